@@ -1,0 +1,95 @@
+"""What every command shares: the global options, the settings they lead to, and the house they open."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from batchrun.settings import Settings
+    from batchrun.wiring import House
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@dataclass
+class Context:
+    """The global options of one call."""
+
+    db: str | None = None
+    broker: str | None = None
+    env_file: str | None = None
+    quiet: bool = False
+    verbose: int = 0
+    no_progress: bool = False
+    yes: bool = False
+    json: bool = False
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> "Context":
+        """Make the context of a call; whether errors are to be JSON must be known before anything is parsed."""
+        return cls(json="--json" in arguments)
+
+    @property
+    def is_terminal(self) -> bool:
+        """True where a person can be asked: input and talk are both on a terminal, and nothing says otherwise."""
+        return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty() and not os.environ.get("CI")
+
+    def settings(self) -> "Settings":
+        """Read the settings, flags on top."""
+        from batchrun.settings import load_settings
+
+        return load_settings(env_file=self.env_file, db=self.db, broker=self.broker)
+
+    @contextmanager
+    def house(self) -> "Iterator[House]":
+        """Open the ledger and all that belongs to it."""
+        from batchrun.wiring import open_house
+
+        with open_house(self.settings()) as house:
+            yield house
+
+
+_OPTIONS = (
+    click.option("--db", metavar="URL", help="The ledger (default sqlite:///.batchrun/ledger.db, or BATCHRUN_DB)."),
+    click.option("--broker", metavar="URL", help="redis://...; without it everything runs in this process."),
+    click.option("--env-file", metavar="FILE", help="Read variables from here instead of .env."),
+    click.option("-q", "--quiet", is_flag=True, help="Say only what matters."),
+    click.option("-v", "--verbose", count=True, help="Say more; twice shows tracebacks."),
+    click.option("--no-progress", is_flag=True, help="No live display."),
+    click.option("-y", "--yes", is_flag=True, help="Answer yes to every question."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout."),
+)
+
+
+def global_options(function: Function) -> Function:
+    """Give a command the global options; they may stand before or after the command's name."""
+
+    @wraps(function)
+    def take(*args: Any, **options: Any) -> Any:
+        context: Context = click.get_current_context().obj
+        for name in ("db", "broker", "env_file", "quiet", "verbose", "no_progress", "yes"):
+            context.__dict__[name] = options.pop(name) or context.__dict__[name]
+        context.json = options.pop("as_json") or context.json
+        return function(*args, **options)
+
+    for option in reversed(_OPTIONS):
+        take = option(take)
+    return take  # type: ignore[return-value]
+
+
+def command(example: str) -> Callable[[Function], click.Command]:
+    """Make a command whose help ends its first paragraph with an example, and which gets the context first."""
+
+    def make(function: Function) -> click.Command:
+        text = f"\b\nExample:\n  {example}\n\n{function.__doc__}"
+        shared = global_options(click.pass_obj(function))
+        return click.command(context_settings=HELP, help=text)(shared)
+
+    return make

@@ -1,0 +1,44 @@
+"""`batchrun failures`."""
+
+from typing import Any
+
+import click
+
+from batchrun.cli.context import Context
+from batchrun.cli.context import command as make_command
+from batchrun.cli.say import emit
+
+
+@make_command("batchrun failures batch-001")
+@click.argument("job")
+@click.option("--cause", "causes", multiple=True, help="Only this cause; may be given several times.")
+@click.option("--items", "list_items", is_flag=True, help="One line an item instead of one a cause.")
+def command(context: Context, job: str, causes: tuple[str, ...], list_items: bool) -> int:
+    """Group what failed or is in doubt by cause: how many, a sample, and what to do about it."""
+    from batchrun.runner.failures import group_failures, list_failures
+
+    with context.house() as house:
+        if list_items:
+            return _print_items(context, list_failures(house.ledger, job, causes=causes))
+        groups = [group for group in group_failures(house.ledger, job) if not causes or group.cause in causes]
+    if context.json:
+        emit("failures", {"job_id": job, "causes": [group.__dict__ for group in groups]})
+        return 0
+    if not groups:
+        click.echo(f"{job}: nothing failed and nothing is in doubt")
+        return 0
+    for group in groups:
+        click.echo(f"{group.count:>7,}  {group.cause}  ({group.state.replace('_', ' ')}, {group.kind})")
+        click.echo(f"         sample  {group.sample_item}: {group.sample_message}")
+        click.echo(f"         do      {group.hint}")
+    click.echo(f"next:  batchrun show {job} {groups[0].sample_item} | batchrun retry-failed {job}")
+    return 0
+
+
+def _print_items(context: Context, listed: list[dict[str, Any]]) -> int:
+    for item in listed:
+        if context.json:
+            emit("failure", item)
+        else:
+            click.echo(f"{item['custom_id']}  {item['state']}  {item['cause']}: {item['message']}")
+    return 0

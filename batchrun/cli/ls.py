@@ -1,0 +1,39 @@
+"""`batchrun ls`."""
+
+import click
+
+from batchrun.cli.context import Context
+from batchrun.cli.context import command as make_command
+from batchrun.cli.say import emit, rfc3339
+
+
+@make_command("batchrun ls")
+def command(context: Context) -> int:
+    """List the jobs of this ledger, the latest first."""
+    from batchrun.core.states import ItemState
+    from batchrun.runner.standing import list_standings
+
+    with context.house() as house:
+        listed = list_standings(house.ledger)
+    if context.json:
+        jobs = [
+            {
+                "job_id": job.task_id,
+                "state": job.state.value,
+                "reason": job.reason,
+                "counts": {"total": job.total, **{state.value: counts[state] for state in ItemState}},
+                "created_at": rfc3339(job.created_at),
+                "ended_at": rfc3339(job.ended_at),
+            }
+            for job, counts in listed
+        ]
+        emit("job_list", {"jobs": jobs})
+        return 0
+    if not listed:
+        click.echo("no jobs yet\nnext:  batchrun submit jobs/job.json")
+        return 0
+    width = max(len(job.task_id) for job, _ in listed)
+    for job, counts in listed:
+        parts = [f"{counts[state]:,} {state.value.replace('_', ' ')}" for state in ItemState if counts[state]]
+        click.echo(f"{job.task_id:<{width}}  {job.state.value:<11}  {job.total:>9,} items  {', '.join(parts)}")
+    return 0

@@ -1,0 +1,110 @@
+"""The command group: which commands there are, and how every end of a command becomes an exit code."""
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from batchrun import __version__
+from batchrun.cli.context import Context, global_options
+from batchrun.cli.say import say_error, say_unexpected
+from batchrun.errors import BatchrunError
+
+# Name -> (module, what it does). The modules are imported when their command is called, so that --help is quick.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "See it work offline: faults, a kill, a resume, and the proof."),
+    "validate": ("validate", "Check a spec and its whole input, without network."),
+    "trial": ("trial", "Try a few items for real; the results are kept."),
+    "submit": ("submit", "Register a job, try it, and run it to the end."),
+    "status": ("status", "Show where a job stands."),
+    "ls": ("ls", "List the jobs of this ledger."),
+    "resume": ("resume", "Go on after any interruption, pause or gate stop."),
+    "failures": ("failures", "Group what failed by cause, with a hint for each."),
+    "show": ("show", "Show one item with all its attempts."),
+    "retry-failed": ("retry_failed", "Send failed items again."),
+    "reconcile": ("reconcile", "Settle items in doubt."),
+    "cancel": ("cancel", "Cancel what was not sent yet."),
+    "export": ("export", "Write the outputs anew from the ledger."),
+    "mock-server": ("mock_server", "Serve a mock endpoint to try things against."),
+    "db": ("db", "Check or upgrade the ledger's schema."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when that command is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"batchrun.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else " See batchrun --help."
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, does) for name, (_, does) in COMMANDS.items()])
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Run a batch of prompts through any OpenAI-compatible endpoint, and never pay twice without being told.\n\n"
+    "\b\nExample:\n  batchrun submit jobs/job.json",
+)
+@click.version_option(__version__, "-V", "--version", prog_name="batchrun")
+@global_options
+def cli() -> None:
+    """Hold the commands together."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code (UX.md). Deliberate errors are said in words, never as a traceback."""
+    logging.basicConfig(level=logging.WARNING, handlers=[logging.NullHandler()])
+    context = Context.of(arguments)
+    try:
+        code = cli.main(list(arguments), prog_name="batchrun", standalone_mode=False, obj=context)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show() if not context.json else say_error(context, error.format_message(), kind="usage", exit_code=2)
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BatchrunError as error:
+        say_error(
+            context,
+            error.message,
+            kind=error.kind,
+            exit_code=error.exit_code,
+            hint=error.hint,
+            faults=getattr(error, "faults", ()),
+            total=getattr(error, "total", 0),
+        )
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if context.verbose >= 2:
+            traceback.print_exc()
+        say_unexpected(context, error)
+        return 1

@@ -1,0 +1,100 @@
+"""`batchrun reconcile`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from batchrun.cli.context import Context
+from batchrun.cli.context import command as make_command
+from batchrun.cli.performing import perform, show_arrival
+from batchrun.cli.say import ask, dollars, emit, rfc3339, say
+from batchrun.errors import UsageFault
+
+if TYPE_CHECKING:
+    from batchrun.runner.reconcile import Doubt
+
+LISTED = 20
+
+
+@make_command("batchrun reconcile batch-001 --retry")
+@click.argument("job")
+@click.option("--retry", is_flag=True, help="Send them again: each may be billed a second time.")
+@click.option("--fail", is_flag=True, help="Give them up.")
+@click.option("--item", "items", multiple=True, help="Only this item; may be given several times.")
+@click.option("--no-run", is_flag=True, help="Only put them back; `resume` runs them.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen.")
+def command(
+    context: Context, job: str, retry: bool, fail: bool, items: tuple[str, ...], no_run: bool, dry_run: bool
+) -> int:
+    """Settle items in doubt: their requests left, or may have, and no answer is known. Without a flag: list them."""
+    from batchrun.runner.drive import finalize, sweep_all, working
+    from batchrun.runner.reconcile import fail_doubts, list_doubts
+    from batchrun.runner.resume import change_of_mind
+    from batchrun.runner.retry import greatest_cost, send_again
+    from batchrun.runner.standing import read_standing
+
+    if retry and fail:
+        raise UsageFault("--retry and --fail exclude each other")
+    with context.house() as house:
+        gear = house.gear()
+        concurrency = read_standing(house.ledger, job).job.concurrency
+        with working(house.ledger, gear, concurrency=concurrency) as worker:
+            # What dead workers had received settles doubts for nothing.
+            if sweep_all(house.ledger, gear, worker).adopted:
+                finalize(house.ledger, read_standing(house.ledger, job).job)
+            found, doubts = list_doubts(house.ledger, job, custom_ids=items)
+            chosen = [doubt.item for doubt in doubts]
+            applied = 0
+            if doubts and not dry_run and (retry or fail):
+                _list(context, doubts) if not context.json else None
+                if fail:
+                    applied = fail_doubts(house.ledger, found, doubts)
+                else:
+                    most = greatest_cost(chosen)
+                    cost = "" if most is None else f" (at most {dollars(most)})"
+                    if not ask(context, f"send {len(chosen):,} items again? each may be billed a second time{cost}"):
+                        return 6
+                    applied = send_again(house.ledger, found, chosen)
+            if applied and not (retry and no_run):
+                arrival = perform(context, house, job, worker=worker, prepare=change_of_mind(house.ledger))
+                return show_arrival(context, arrival)
+    return _report(context, job, doubts, applied=applied, dry_run=dry_run)
+
+
+def _list(context: Context, doubts: "Sequence[Doubt]") -> None:
+    for doubt in doubts[:LISTED]:
+        at = rfc3339(doubt.sent_at) or "not known whether sent"
+        cost = "" if doubt.possible_pusd is None else f"  at most {dollars(doubt.possible_pusd)}"
+        say(context, f"  {doubt.item.custom_id}  {doubt.attempt_id}  {at}  {doubt.item.message}{cost}")
+    if len(doubts) > LISTED:
+        say(context, f"  ... and {len(doubts) - LISTED:,} more")
+
+
+def _report(context: Context, job: str, doubts: "Sequence[Doubt]", *, applied: int, dry_run: bool) -> int:
+    if context.json:
+        listed = [
+            {
+                "custom_id": doubt.item.custom_id,
+                "attempt_id": doubt.attempt_id,
+                "sent_at": rfc3339(doubt.sent_at),
+                "endpoint": doubt.endpoint,
+                "cause": doubt.item.cause,
+                "message": doubt.item.message,
+                "host": doubt.host,
+                "folder": doubt.folder,
+            }
+            for doubt in doubts
+        ]
+        emit("doubts", {"job_id": job, "in_doubt": listed, "applied": applied > 0, "dry_run": dry_run})
+        return 0
+    if not doubts:
+        click.echo(f"{job}: nothing is in doubt")
+        return 0
+    click.echo(f"{len(doubts):,} items in doubt: their requests may have been billed, and no answer is known")
+    _list(context, doubts)
+    if applied:
+        click.echo(f"next:  batchrun resume {job}")
+    else:
+        click.echo(f"next:  batchrun reconcile {job} --retry (may bill twice) | batchrun reconcile {job} --fail")
+    return 0

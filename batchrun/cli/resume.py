@@ -1,0 +1,53 @@
+"""`batchrun resume`."""
+
+from decimal import Decimal
+
+import click
+
+from batchrun.cli.context import Context
+from batchrun.cli.context import command as make_command
+from batchrun.cli.performing import perform, show_arrival
+from batchrun.cli.say import say
+from batchrun.cli.standing import counts_text
+from batchrun.cli.submit import Money
+
+
+@make_command("batchrun resume batch-001")
+@click.argument("job")
+@click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
+@click.option("--cancelled", is_flag=True, help="Cancelled items too.")
+@click.option("--max-cost", type=Money(), help="A new limit on the job's cost.")
+@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), help="Requests in flight at once.")
+@click.option("--no-wait", is_flag=True, help="If another process performs the job, exit 9 instead of following it.")
+def command(
+    context: Context,
+    job: str,
+    on_unknown: str | None,
+    cancelled: bool,
+    max_cost: Decimal | None,
+    concurrency: int | None,
+    no_wait: bool,
+) -> int:
+    """Go on after any interruption, pause or gate stop.
+
+    Answers are kept. Items in doubt stay so under `hold`; under `retry` they are sent again.
+    """
+    from batchrun.core.prices import to_pusd
+    from batchrun.runner.drive import working
+    from batchrun.runner.resume import change_of_mind
+    from batchrun.runner.standing import read_standing
+
+    with context.house() as house:
+        before = read_standing(house.ledger, job)
+        say(context, f"resume {job}: {counts_text(before)}")
+        gear = house.gear()
+        step = change_of_mind(
+            house.ledger,
+            on_unknown=on_unknown or house.settings.on_unknown,
+            concurrency=concurrency,
+            max_cost_pusd=to_pusd(max_cost),
+            cancelled=cancelled,
+        )
+        with working(house.ledger, gear, concurrency=concurrency or before.job.concurrency) as worker:
+            arrival = perform(context, house, job, worker=worker, wait=not no_wait, prepare=step)
+    return show_arrival(context, arrival)

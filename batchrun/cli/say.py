@@ -1,0 +1,97 @@
+"""How a command speaks: data on stdout, talk on stderr, one JSON object where JSON is wanted."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from batchrun.cli.context import Context
+from batchrun.errors import Fault
+
+SCHEMA = "batchrun/1"
+
+
+def say(context: Context, text: str) -> None:
+    """Tell the person something on stderr, unless they want quiet."""
+    if not context.quiet:
+        click.echo(text, err=True)
+
+
+def emit(kind: str, values: Mapping[str, Any]) -> None:
+    """Print a command's one JSON object."""
+    click.echo(json.dumps({"schema": SCHEMA, "kind": kind, **values}, ensure_ascii=False, default=str))
+
+
+def say_error(
+    context: Context,
+    message: str,
+    *,
+    kind: str,
+    exit_code: int,
+    hint: str | None = None,
+    faults: Sequence[Fault] = (),
+    total: int = 0,
+) -> None:
+    """Say what is wrong, why, and what to type next; as JSON on stdout where that is wanted."""
+    if context.json:
+        error: dict[str, Any] = {"kind": kind, "message": message, "hint": hint, "exit_code": exit_code}
+        if faults:
+            error["faults"] = [{"where": fault.where, "what": fault.what, "hint": fault.hint} for fault in faults]
+            error["total"] = total
+        click.echo(json.dumps({"schema": SCHEMA, "error": error}, ensure_ascii=False))
+        return
+    for fault in faults:
+        click.echo(f"  {fault}", err=True)
+        if fault.hint:
+            click.echo(f"    hint: {fault.hint}", err=True)
+    if total > len(faults):
+        click.echo(f"  ... and {total - len(faults):,} more", err=True)
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"  try: {hint}", err=True)
+
+
+def say_unexpected(context: Context, error: Exception) -> None:
+    """Say that this is a fault of ours, without a traceback."""
+    text = str(error).splitlines()[0] if str(error) else "no message"
+    message = f"unexpected {type(error).__name__}: {text}"
+    say_error(context, message, kind="unexpected", exit_code=1, hint="the same command with -vv shows the traceback")
+
+
+def ask(context: Context, question: str) -> bool:
+    """Ask a person on a terminal once; yes without asking where `-y` says so, or where nobody is there to ask."""
+    if context.yes or not context.is_terminal:
+        return True
+    sys.stderr.flush()
+    return click.confirm(question, default=True, err=True)
+
+
+def rfc3339(at: float | None) -> str | None:
+    """Write a UTC unix time for JSON."""
+    return (
+        None
+        if at is None
+        else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def duration(seconds: float | None) -> str:
+    """Write a duration for people."""
+    if seconds is None:
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} m" if hours else f"{minutes} m {rest} s"
+
+
+def dollars(pusd: int | None) -> str:
+    """Write picodollars for people: cents for large sums, more places for small ones."""
+    if pusd is None:
+        return "unknown"
+    amount = pusd / 1e12
+    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.6f}".rstrip("0").rstrip(".")

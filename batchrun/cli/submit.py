@@ -1,0 +1,163 @@
+"""`batchrun submit`."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchrun.cli.context import Context
+from batchrun.cli.context import command as make_command
+from batchrun.cli.performing import perform, show_arrival
+from batchrun.cli.say import emit, say
+from batchrun.errors import BadInput, Fault
+
+if TYPE_CHECKING:
+    from batchrun.ledger.jobs import Job
+    from batchrun.runner.drive import Scope
+    from batchrun.runner.submit import Checked, Overrides
+    from batchrun.wiring import House
+
+
+class Money(click.ParamType[Decimal]):
+    """A positive amount of USD."""
+
+    name = "usd"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        try:
+            amount = Decimal(str(value).removeprefix("$"))
+        except ArithmeticError:
+            self.fail(f"{value!r} is not an amount of money", param, ctx)
+        if not amount.is_finite() or amount <= 0:
+            self.fail(f"{value!r} must be above 0", param, ctx)
+        return amount
+
+
+@make_command("batchrun submit jobs/job.json")
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--trial", "trial_size", type=click.IntRange(0, 10_000), help="Items to try first (default: the spec's).")
+@click.option("--no-trial", is_flag=True, help="Start the full run at once.")
+@click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
+@click.option("--max-cost", type=Money(), help="No send that could take the job above this.")
+@click.option("--skip-invalid", is_flag=True, help="Record faulty lines as rejected and run the rest.")
+@click.option("--accept-changes", is_flag=True, help="Go on with a changed input or changed parameters.")
+@click.option("--dry-run", is_flag=True, help="Check everything and say what would happen.")
+@click.option("--no-wait", is_flag=True, help="If another process performs the job, exit 9 instead of following it.")
+@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), help="Requests in flight at once.")
+def command(context: Context, spec: Path, **flags: Any) -> int:
+    """Register a job, try a few items, and run it to the end with live progress.
+
+    The trial's results are kept: each item is sent once. Submitting the same job again goes on where it stands.
+    """
+    from batchrun.runner.drive import Scope
+
+    return submit(context, spec, scope=Scope.WHOLE, **flags)
+
+
+def submit(
+    context: Context,
+    spec: Path,
+    *,
+    scope: "Scope",
+    trial_size: int | None = None,
+    no_trial: bool = False,
+    on_unknown: str | None = None,
+    max_cost: Decimal | None = None,
+    skip_invalid: bool = False,
+    accept_changes: bool = False,
+    dry_run: bool = False,
+    no_wait: bool = False,
+    concurrency: int | None = None,
+    trial_changes: dict[str, Any] | None = None,
+) -> int:
+    """Check, register or find, and drive as far as `scope`."""
+    from batchrun.runner.drive import working
+    from batchrun.runner.submit import Overrides, check, effective_spec
+
+    checked = check(spec, skip_invalid=skip_invalid)
+    if max_cost is not None and checked.spec.price is None:
+        raise BadInput([Fault(str(spec), "--max-cost needs a 'price' in the spec", "add price")])
+    settings = context.settings()
+    overrides = Overrides(
+        on_unknown=on_unknown or checked.spec.on_unknown or settings.on_unknown,
+        concurrency=concurrency,
+        max_cost_usd=max_cost,
+        trial_size=0 if no_trial else trial_size,
+    )
+    if dry_run:
+        return _dry_run(context, checked)
+    with context.house() as house:
+        base_url = house.base_url(checked.spec.base_url)
+        house.api_key(base_url, checked.spec.api_key_env)  # a missing key is said before anything is written
+        gear = house.gear()
+        plan = effective_spec(checked, overrides) | {"resolved_base_url": base_url}
+        plan["trial"] |= trial_changes or {}
+        with working(house.ledger, gear, concurrency=int(plan["concurrency"])) as worker:
+            job = _registered(context, house, checked, plan, worker.id, accept_changes=accept_changes)
+            arrival = perform(
+                context,
+                house,
+                job.task_id,
+                worker=worker,
+                scope=scope,
+                wait=not no_wait,
+                prepare=_going_on(house, overrides, job),
+            )
+    return show_arrival(context, arrival)
+
+
+def _registered(
+    context: Context, house: "House", checked: "Checked", plan: dict[str, Any], worker_id: int, *, accept_changes: bool
+) -> "Job":
+    """Register the job, or find it, or take a changed input for it."""
+    from batchrun.runner import submit as verbs
+
+    ledger = house.ledger
+    job = verbs.find(ledger, checked.spec.task_id)
+    if job is None:
+        say(context, f"{checked.spec.task_id}: {checked.survey.items:,} items -> {plan['resolved_base_url']}")
+        job = verbs.register(ledger, checked, spec=plan, worker_id=worker_id)
+        if job is not None:
+            return job
+        job = verbs.find(ledger, checked.spec.task_id)
+        assert job is not None
+    if verbs.is_unfinished(job):
+        return verbs.take_over_registration(
+            ledger, checked, job, worker_id=worker_id, dead_after_s=house.settings.dead_after_s
+        )
+    if verbs.is_same(job, checked):
+        say(context, f"{job.task_id} stands in the ledger already ({job.state.value}); going on with it")
+        return job
+    changes = verbs.explain_changes(ledger, checked, job)
+    if not accept_changes:
+        raise verbs.refuse_changes(ledger, changes, job)
+    job, changes = verbs.accept_changes(ledger, checked, job, spec=plan)
+    say(
+        context,
+        f"{job.task_id}: {changes.unchanged:,} items unchanged and kept, {changes.changed:,} changed, "
+        f"{changes.new:,} new, {changes.removed:,} removed",
+    )
+    return job
+
+
+def _going_on(house: "House", overrides: "Overrides", job: "Job") -> "Any":
+    from batchrun.core.prices import to_pusd
+    from batchrun.runner.resume import change_of_mind
+
+    return change_of_mind(
+        house.ledger,
+        on_unknown=overrides.on_unknown,
+        concurrency=overrides.concurrency,
+        max_cost_pusd=to_pusd(overrides.max_cost_usd),
+        past_gate=job.reason != "trial_gate",
+    )
+
+
+def _dry_run(context: Context, checked: "Checked") -> int:
+    values = {"job_id": checked.spec.task_id, "items": checked.survey.items, "dry_run": True, "applied": False}
+    if context.json:
+        emit("submit", values)
+    else:
+        click.echo(f"would submit {checked.spec.task_id}: {checked.survey.items:,} items; nothing was written or sent")
+    return 0

@@ -1,0 +1,89 @@
+"""When to stop a job: what hits every item must not burn through the whole input."""
+
+from dataclasses import dataclass, field
+
+from batchrun.core.outcome import Evidence, Scope
+from batchrun.core.states import AttemptState, ItemState
+
+HANDFUL = 3  # refusals of different items that make a refusal everyone's
+FIRST_IN_A_ROW = 12
+NEVER_REACHED_S = 10.0
+# A refusal that may be about this item's own model, not about the key or the address.
+_MAYBE_OWN = frozenset({"forbidden", "model_not_found"})
+# Refusals that are certainly about this very prompt, however many come in a row.
+_CERTAINLY_OWN = frozenset({"context_length", "content_filter", "too_large"})
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A reason to stop the job. Its items stay pending; `resume` goes on."""
+
+    reason: str
+    message: str
+    exit_code: int
+
+
+@dataclass
+class Breaker:
+    """Watches the outcomes of one run of one job."""
+
+    concurrency: int
+    total: int
+    failed: int = 0  # items already failed when the run began
+    fail_on_error: float | None = None
+    answers: int = 0
+    _refused: dict[int, int] = field(default_factory=dict)  # item -> refusals of everyone's kind since the last answer
+    _refused_before: set[int] = field(default_factory=set)
+    _row: set[int] = field(default_factory=set)  # items that went wrong since the last answer
+
+    @property
+    def in_a_row(self) -> int:
+        return max(FIRST_IN_A_ROW, self.concurrency)
+
+    def is_own_fault(self, item_id: int, evidence: Evidence) -> bool:
+        """Say whether a refusal that could be everyone's is this item's alone: others are answered, it is refused again."""
+        return evidence.cause in _MAYBE_OWN and self.answers > 0 and item_id in self._refused_before
+
+    def saw(self, item_id: int, evidence: Evidence, to: ItemState) -> Trip | None:
+        """Take note of one attempt; return why the job must stop, if it must."""
+        if evidence.outcome is AttemptState.ANSWERED:
+            self.answers += 1
+            self._refused.clear()
+            self._row.clear()
+            return None
+        if evidence.scope is Scope.EVERYONE:
+            return self._refusal(item_id, evidence)
+        if evidence.scope in (Scope.THROTTLE, Scope.UNREACHABLE):
+            return None
+        if to is ItemState.FAILED:
+            self.failed += 1
+            if trip := self._too_many_failed():
+                return trip
+        if evidence.cause in _CERTAINLY_OWN:
+            return None
+        self._row.add(item_id)
+        if len(self._row) >= self.in_a_row:
+            message = f"{len(self._row)} items in a row went wrong, the last one: {evidence.message}"
+            return Trip("failures_in_a_row", message, 5)
+        return None
+
+    def _refusal(self, item_id: int, evidence: Evidence) -> Trip | None:
+        self._refused_before.add(item_id)
+        self._refused[item_id] = self._refused.get(item_id, 0) + 1
+        is_everyones = len(self._refused) >= HANDFUL or (
+            sum(self._refused.values()) >= HANDFUL and not (self.answers and evidence.cause in _MAYBE_OWN)
+        )
+        if not is_everyones:
+            return None
+        exit_code = 4 if evidence.cause in ("auth", "forbidden") else 5
+        return Trip(str(evidence.cause), str(evidence.message), exit_code)
+
+    def _too_many_failed(self) -> Trip | None:
+        limit = self.fail_on_error
+        if limit is None:
+            return None
+        allowed = limit * self.total if limit < 1 else limit
+        if self.failed < allowed or self.failed == 0:
+            return None
+        unit = f"{limit:.1%} of the items" if limit < 1 else f"{int(limit)} items"
+        return Trip("fail_on_error", f"{self.failed} items failed; fail_on_error stops at {unit}", 5)

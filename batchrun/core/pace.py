@@ -1,0 +1,52 @@
+"""When the next request may leave: the job-wide hold after throttling, and the gentle start after it."""
+
+from dataclasses import dataclass
+
+FIRST_HOLD_S = 0.5
+LONGEST_GUESSED_HOLD_S = 8.0
+RAMP_S = 0.6  # the slots come back one by one over this time, never in one stampede
+
+
+@dataclass
+class Pace:
+    """The pace of one job in one process. Times are monotonic seconds; chance is an argument in [0, 1)."""
+
+    concurrency: int
+    held_until: float = 0.0
+    is_blocked: bool = False  # until somebody lifts it: the endpoint is away
+    _ramp_until: float = 0.0
+    _next_at: float = 0.0
+    _guesses: int = 0
+
+    def hold(self, now: float, *, asked_s: float | None, chance: float) -> float:
+        """Hold the whole job back and return for how long, in seconds.
+
+        Args:
+            asked_s: what the endpoint asked for (Retry-After); None where it named nothing: then the hold doubles each
+                time until an answer comes.
+        """
+        if asked_s is None:
+            asked_s = min(FIRST_HOLD_S * 2**self._guesses, LONGEST_GUESSED_HOLD_S)
+            if now >= self.held_until:
+                self._guesses += 1
+        wait_s = asked_s + (0.05 + 0.1 * asked_s) * chance  # never earlier than asked
+        if now + wait_s > self.held_until:
+            self.held_until = now + wait_s
+            self._ramp_until = self.held_until + RAMP_S
+            self._next_at = self.held_until
+        return wait_s
+
+    def answered(self) -> None:
+        """Note that the endpoint answers again."""
+        self._guesses = 0
+
+    def is_held(self, now: float) -> bool:
+        return self.is_blocked or now < self.held_until
+
+    def admit(self, now: float, *, chance: float) -> float:
+        """Take the next place and return how long to wait for it in seconds: 0 outside of a ramp."""
+        if now >= self._ramp_until:
+            return 0.0
+        place = max(now, self._next_at)
+        self._next_at = place + RAMP_S / self.concurrency * (0.5 + chance)
+        return place - now

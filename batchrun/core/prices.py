@@ -1,0 +1,64 @@
+"""Money: prices per token and what an attempt costs, exactly, in picodollars (1 USD = 10**12 pUSD)."""
+
+from decimal import ROUND_CEILING, Decimal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from batchrun.core.outcome import Usage
+
+PUSD = 10**12
+_PER_TOKEN = Decimal(PUSD) / 1_000_000
+
+
+class Price(BaseModel):
+    """What the endpoint charges, in USD per million tokens."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    input_per_1m_usd: Decimal = Field(ge=0, le=1_000_000)
+    output_per_1m_usd: Decimal = Field(ge=0, le=1_000_000)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _exact(cls, value: object) -> object:
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            try:
+                amount = Decimal(str(value))
+            except ArithmeticError:
+                return value
+            return amount if amount.is_finite() else value
+        return value
+
+
+def cost_pusd(price: Price | None, *, prompt_tokens: int | None, completion_tokens: int | None) -> int | None:
+    """Return what these tokens cost, rounded up to a picodollar; None when the price or a count is unknown."""
+    if price is None or prompt_tokens is None or completion_tokens is None:
+        return None
+    exact = (price.input_per_1m_usd * prompt_tokens + price.output_per_1m_usd * completion_tokens) * _PER_TOKEN
+    return int(exact.to_integral_value(ROUND_CEILING))
+
+
+def usage_cost_pusd(price: Price | None, usage: Usage) -> int | None:
+    """Return what a reported usage costs; None when it is not known."""
+    return cost_pusd(price, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
+
+
+def worst_cost_pusd(price: Price | None, *, body_bytes: int, max_output_tokens: int) -> int | None:
+    """Return the most that one attempt can cost.
+
+    A token is at least one byte of the request's body for the byte-level vocabularies in use, so the body's length
+    bounds the prompt's tokens.
+    """
+    return cost_pusd(price, prompt_tokens=body_bytes, completion_tokens=max_output_tokens)
+
+
+def to_pusd(amount_usd: Decimal | str | None) -> int | None:
+    """Return an amount of USD in picodollars, rounded down; None of None."""
+    return None if amount_usd is None else int(Decimal(amount_usd) * PUSD)
+
+
+def usd(pusd: int) -> str:
+    """Write picodollars as a decimal string of USD without needless zeros, at least two places."""
+    sign, whole, rest = "-" if pusd < 0 else "", *divmod(abs(pusd), PUSD)
+    places = f"{rest:012d}".rstrip("0").ljust(2, "0")
+    return f"{sign}{whole}.{places}"

@@ -1,0 +1,158 @@
+"""The JSON of a 200: whether it is an answer of its kind, and what the ledger needs of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from batchrun.core.outcome import NO_USAGE, Usage
+from batchrun.endpoint.problem import problem_of
+
+MOST_TOKENS = 10**12  # a count above this is a fault, and no ledger could add it up
+ENDINGS = ["length", "content_filter"]  # reasons to look at an answer
+FINISHES = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What stands in an answer, or, with a fault, in what should have been one."""
+
+    fault: str | None = None  # why it is of no use
+    cause: str = "no_choices"  # of the fault
+    finish_reason: str | None = None  # in chat's words
+    is_empty: bool = False  # neither text nor a tool call
+
+    def warning(self, usage: Usage) -> str | None:
+        """Name what makes it worth a look; missing usage only where there is nothing else."""
+        found = [reason for reason in ENDINGS if reason == self.finish_reason]
+        if self.is_empty:
+            found.append("empty")
+        if not found and not usage.is_known:
+            found.append("no_usage")
+        return ", ".join(found) or None
+
+
+def read_answer(body: dict[str, Any], path: str) -> Answer:
+    """Check a body against the shape its path promises; a path of another kind is not checked."""
+    route = path.rstrip("/")
+    for ending, check in CHECKS:
+        if route.endswith(ending):
+            return check(body)
+    return Answer()
+
+
+def read_usage(body: dict[str, Any]) -> Usage:
+    """Read the token counts; whatever is no count (null, text, negative, true) is "not told"."""
+    usage = body.get("usage")
+    if not isinstance(usage, dict):
+        return NO_USAGE
+    prompt = _count(usage, "prompt_tokens", "input_tokens")
+    completion = _count(usage, "completion_tokens", "output_tokens")
+    if completion is None and prompt is not None and prompt == _count(usage, "total_tokens") and "data" in body:
+        completion = 0  # embeddings: the total says that there are no others
+    return Usage(prompt, completion)
+
+
+def _count(usage: dict[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = usage.get(name)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
+            return value
+    return None
+
+
+def _chat(body: dict[str, Any]) -> Answer:
+    return _choices(body, _message_fault, lambda choice: _is_empty_message(choice["message"]))
+
+
+def _completion(body: dict[str, Any]) -> Answer:
+    return _choices(body, _text_fault, lambda choice: not choice["text"])
+
+
+def _choices(
+    body: dict[str, Any], fault_of: Callable[[dict[str, Any]], str | None], is_empty: Callable[[dict[str, Any]], bool]
+) -> Answer:
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return Answer("it has no 'choices'" if not choices else "its 'choices' is no list")
+    for number, choice in enumerate(choices):
+        fault = fault_of(choice) if isinstance(choice, dict) else "is no object"
+        if fault:
+            return Answer(f"its choices[{number}] {fault}")
+        if choice.get("error") or choice.get("finish_reason") == "error":
+            return Answer(f"its choices[{number}] ended in an error{_error_words(choice)}", cause="error_in_answer")
+    reasons = [reason for choice in choices if isinstance(reason := choice.get("finish_reason"), str)]
+    # Of several choices the one that did not end well is the one to report.
+    finish = next((reason for reason in reasons if reason in ENDINGS), reasons[0] if reasons else None)
+    return Answer(finish_reason=finish, is_empty=any(map(is_empty, choices)))
+
+
+def _error_words(choice: dict[str, Any]) -> str:
+    problem = problem_of({"error": choice.get("error")})
+    return f": {problem.words}" if problem and problem.words else ""
+
+
+def _message_fault(choice: dict[str, Any]) -> str | None:
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return "has no 'message'"
+    if not isinstance(message.get("content"), str | list | None):
+        return "has a 'message.content' that is neither text, list nor null"
+    if not isinstance(message.get("tool_calls"), list | None):
+        return "has a 'message.tool_calls' that is no list"
+    return None
+
+
+def _is_empty_message(message: dict[str, Any]) -> bool:
+    return not any(message.get(part) for part in ("content", "tool_calls", "function_call", "refusal", "audio"))
+
+
+def _text_fault(choice: dict[str, Any]) -> str | None:
+    return None if isinstance(choice.get("text"), str) else "has no 'text'"
+
+
+def _embeddings(body: dict[str, Any]) -> Answer:
+    data = body.get("data")
+    if not isinstance(data, list) or not data:
+        return Answer("it has no 'data'")
+    for number, element in enumerate(data):
+        vector = element.get("embedding") if isinstance(element, dict) else None
+        if not isinstance(vector, list | str) or not vector:
+            return Answer(f"its data[{number}] has no 'embedding'")
+    return Answer()
+
+
+def _response(body: dict[str, Any]) -> Answer:
+    output = body.get("output")
+    if not isinstance(output, list) or not all(isinstance(element, dict) for element in output):
+        return Answer("it has no 'output'")
+    status, details = body.get("status"), body.get("incomplete_details")
+    reason = details.get("reason") if status == "incomplete" and isinstance(details, dict) else None
+    if not output and reason is None:
+        return Answer("its 'output' holds nothing")
+    if status not in ("completed", "incomplete", None):
+        return Answer(f"its status is not 'completed' but {_quoted(status)}")
+    finish = FINISHES.get(reason, reason) if isinstance(reason, str) else None
+    return Answer(finish_reason=finish, is_empty=all(map(_is_empty_output, output)))
+
+
+def _quoted(status: object) -> str:
+    return f"'{status[:40]}'" if isinstance(status, str) else "something else"
+
+
+def _is_empty_output(element: dict[str, Any]) -> bool:
+    if element.get("type") != "message":
+        return element.get("type") == "reasoning"
+    content = element.get("content")
+    if not isinstance(content, list):
+        return not content
+    return not any(isinstance(part, dict) and (part.get("text") or part.get("refusal")) for part in content)
+
+
+CHECKS: tuple[tuple[str, Callable[[dict[str, Any]], Answer]], ...] = (
+    ("/chat/completions", _chat),
+    ("/completions", _completion),
+    ("/embeddings", _embeddings),
+    ("/responses", _response),
+)

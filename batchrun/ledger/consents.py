@@ -1,0 +1,147 @@
+"""What a person, or a standing consent, decides about items that have stopped: try again, give up, cancel, reopen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, select, update
+
+from batchrun.core.outcome import CAUSES
+from batchrun.core.states import ITEM_MOVES, AttemptState, ItemState
+from batchrun.ledger.claims import back_to_pending
+from batchrun.ledger.events import record_event
+from batchrun.ledger.schema import attempts, items
+
+_CHUNK = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """One failed or doubtful item as it was shown to the user: the consent is for exactly this."""
+
+    item_id: int
+    fence: int
+    custom_id: str
+    state: ItemState
+    cause: str | None
+    message: str | None
+    worst_pusd: int | None
+    tries: int
+
+    @property
+    def is_permanent(self) -> bool:
+        cause = CAUSES.get(self.cause or "")
+        return cause is not None and cause.is_permanent
+
+
+def stopped_items(
+    connection: Connection,
+    job_id: int,
+    *,
+    state: ItemState,
+    causes: Sequence[str] = (),
+    custom_ids: Sequence[str] = (),
+) -> list[Stopped]:
+    """List a job's failed or doubtful items, in input order."""
+    query = select(items).where(items.c.job_id == job_id, items.c.state == state, items.c.is_current)
+    if causes:
+        query = query.where(items.c.cause.in_(causes))
+    if custom_ids:
+        query = query.where(items.c.custom_id.in_(custom_ids))
+    return [_stopped(row) for row in connection.execute(query.order_by(items.c.position))]
+
+
+def _stopped(row: Row[tuple[object, ...]]) -> Stopped:
+    return Stopped(
+        item_id=row.id,
+        fence=row.fence,
+        custom_id=row.custom_id,
+        state=ItemState(row.state),
+        cause=row.cause,
+        message=row.message,
+        worst_pusd=row.worst_pusd,
+        tries=row.tries,
+    )
+
+
+def consent(connection: Connection, job_id: int, shown: Sequence[Stopped], *, now: float) -> int:
+    """in_doubt or failed -> pending for exactly the (item, fence) pairs shown; return how many moved."""
+    fresh = {"tries": 0, "throttled_s": 0.0, "consents": items.c.consents + 1}
+    moved = _move(connection, "consent", shown, {"state": ItemState.PENDING, **_ready(now), **fresh})
+    detail = {"shown": len(shown), "moved": moved, "in_doubt": sum(one.state is ItemState.IN_DOUBT for one in shown)}
+    record_event(connection, job_id, "consent", at=now, detail=detail)
+    return moved
+
+
+def give_up(connection: Connection, job_id: int, shown: Sequence[Stopped], *, now: float) -> int:
+    """in_doubt -> failed for exactly the pairs shown; their attempts stay unknown, and stay possibly billed."""
+    values = {"state": ItemState.FAILED, "cause": "given_up", "message": "given up while in doubt"}
+    moved = _move(connection, "give_up", shown, values)
+    record_event(connection, job_id, "give_up", at=now, detail={"shown": len(shown), "moved": moved})
+    return moved
+
+
+def retry_by_policy(connection: Connection, job_id: int, *, retry_times: int, now: float) -> tuple[int, int]:
+    """Under on_unknown retry: in_doubt and uselessly answered items -> pending while tries are left, else -> failed.
+
+    Returns:
+        (sent back to pending, given up).
+    """
+    unusable = exists().where(
+        attempts.c.key == items.c.id * (1 << 20) + items.c.fence, attempts.c.state == AttemptState.UNUSABLE
+    )
+    base = (items.c.job_id == job_id, items.c.is_current)
+    left = items.c.tries <= retry_times
+    back = {"state": back_to_pending(), "fence": items.c.fence + 1, **_ready(now)}
+    doubts = connection.execute(
+        update(items).where(*base, items.c.state == ItemState.IN_DOUBT, left).values(back)
+    ).rowcount
+    useless = connection.execute(
+        update(items).where(*base, items.c.state == ItemState.FAILED, left, unusable).values(back)
+    ).rowcount
+    spent = connection.execute(
+        update(items)
+        .where(*base, items.c.state == ItemState.IN_DOUBT)
+        .values(state=ItemState.FAILED, fence=items.c.fence + 1)
+    ).rowcount
+    if doubts or useless or spent:
+        detail = {"retried": doubts + useless, "given_up": spent}
+        record_event(connection, job_id, "policy_retry", at=now, detail=detail)
+    return doubts + useless, spent
+
+
+def cancel_pending(connection: Connection, job_id: int) -> int:
+    """pending -> cancelled for all of the job."""
+    return connection.execute(
+        update(items)
+        .where(items.c.job_id == job_id, items.c.state.in_(ITEM_MOVES["cancel"].sources), items.c.is_current)
+        .values(state=ItemState.CANCELLED)
+    ).rowcount
+
+
+def reopen_cancelled(connection: Connection, job_id: int, *, now: float) -> int:
+    """cancelled -> pending for all of the job."""
+    return connection.execute(
+        update(items)
+        .where(items.c.job_id == job_id, items.c.state.in_(ITEM_MOVES["reopen"].sources), items.c.is_current)
+        .values(state=ItemState.PENDING, **_ready(now))
+    ).rowcount
+
+
+def _ready(now: float) -> dict[str, float]:
+    return {"not_before_at": now, "wait_s": 0.0}
+
+
+def _move(connection: Connection, name: str, shown: Sequence[Stopped], values: Mapping[str, object]) -> int:
+    """Make one guarded move for each (item, fence) pair; the fence rises, so that a pair is good for one move only."""
+    guard: tuple[ColumnElement[bool], ...] = (
+        items.c.id == bindparam("the_item"),
+        items.c.fence == bindparam("the_fence"),
+        items.c.state.in_(ITEM_MOVES[name].sources),
+        items.c.is_current,
+    )
+    statement = update(items).where(*guard).values({**values, "fence": items.c.fence + 1})
+    moved = 0
+    for start in range(0, len(shown), _CHUNK):
+        pairs = [{"the_item": one.item_id, "the_fence": one.fence} for one in shown[start : start + _CHUNK]]
+        moved += connection.execute(statement, pairs).rowcount
+    return moved

@@ -1,0 +1,251 @@
+"""Jobs: registering, finding, holding, and every move of the job-move table."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, exists, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from batchrun.core.states import JOB_MOVES, ItemState, JobState
+from batchrun.errors import IllegalMove, JobNotFound
+from batchrun.ledger.consents import cancel_pending
+from batchrun.ledger.events import record_event
+from batchrun.ledger.schema import items, jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's row as it was read."""
+
+    id: int
+    task_id: str
+    state: JobState
+    reason: str | None
+    message: str | None
+    was_cancelled: bool
+    spec: Mapping[str, Any]
+    input_digest: str
+    params_digest: str
+    total: int
+    phase: Literal["trial", "full"]
+    trial_verdict: Literal["passed", "failed", "skipped"] | None
+    on_unknown: Literal["hold", "retry"]
+    concurrency: int
+    retry_times: int
+    max_cost_pusd: int | None
+    spent_pusd: int
+    reserved_pusd: int
+    throttle_until_at: float | None
+    throttle_wait_s: float | None
+    holder: int | None
+    held_since_at: float | None
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    active_s: float
+
+
+def _job(row: Any) -> Job:
+    values = dict(row._mapping)
+    return Job(**{**values, "state": JobState(values["state"]), "spec": json.loads(values["spec"])})
+
+
+def register_job(
+    connection: Connection,
+    *,
+    task_id: str,
+    spec: Mapping[str, Any],
+    input_digest: str,
+    params_digest: str,
+    total: int,
+    phase: str,
+    on_unknown: str,
+    concurrency: int,
+    retry_times: int,
+    max_cost_pusd: int | None,
+    holder: int,
+    now: float,
+) -> Job | None:
+    """- -> validating, held by this process; None when a job of this name was registered in the meantime."""
+    try:
+        with connection.begin_nested():
+            connection.execute(
+                insert(jobs).values(
+                    task_id=task_id,
+                    state=JobState.VALIDATING,
+                    was_cancelled=False,
+                    spec=json.dumps(spec),
+                    input_digest=input_digest,
+                    params_digest=params_digest,
+                    total=total,
+                    phase=phase,
+                    on_unknown=on_unknown,
+                    concurrency=concurrency,
+                    retry_times=retry_times,
+                    max_cost_pusd=max_cost_pusd,
+                    spent_pusd=0,
+                    reserved_pusd=0,
+                    holder=holder,
+                    held_since_at=now,
+                    created_at=now,
+                    active_s=0.0,
+                )
+            )
+    except IntegrityError:
+        return None
+    job = find_job(connection, task_id)
+    record_event(connection, job.id, "registered", at=now, detail={"total": total, "input_digest": input_digest})
+    return job
+
+
+def find_job(connection: Connection, task_id: str) -> Job:
+    """Return the job of this name.
+
+    Raises:
+        JobNotFound: there is none.
+    """
+    row = connection.execute(select(jobs).where(jobs.c.task_id == task_id)).one_or_none()
+    if row is None:
+        raise JobNotFound(f"no job {task_id!r} in this ledger", hint="batchrun ls")
+    return _job(row)
+
+
+def read_job(connection: Connection, job_id: int) -> Job:
+    """Return the job with this key."""
+    return _job(connection.execute(select(jobs).where(jobs.c.id == job_id)).one())
+
+
+def list_jobs(connection: Connection) -> list[Job]:
+    """Return every job, latest first."""
+    return [_job(row) for row in connection.execute(select(jobs).order_by(jobs.c.id.desc()))]
+
+
+def take(connection: Connection, job_id: int, *, worker_id: int, instead_of: int | None, now: float) -> bool:
+    """Become the job's holder in place of `instead_of` (nobody, or a worker found dead); False when another was faster."""
+    same = jobs.c.holder.is_(None) if instead_of is None else jobs.c.holder == instead_of
+    return bool(
+        connection.execute(
+            update(jobs).where(jobs.c.id == job_id, same).values(holder=worker_id, held_since_at=now)
+        ).rowcount
+    )
+
+
+def drop(connection: Connection, job_id: int, *, worker_id: int, active_s: float) -> None:
+    """Stop being the holder; add the time this process worked on the job."""
+    connection.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, jobs.c.holder == worker_id)
+        .values(holder=None, held_since_at=None, active_s=jobs.c.active_s + active_s)
+    )
+
+
+def move_job(
+    connection: Connection,
+    job_id: int,
+    name: str,
+    *,
+    now: float,
+    reason: str | None = None,
+    message: str | None = None,
+    only_reason: str | None = None,
+) -> bool:
+    """Make one move of the job-move table; False when the job is not in one of its from-states.
+
+    Args:
+        only_reason: the move is made only while the job's reason is this one (a probe lifts its own pause).
+    """
+    move = JOB_MOVES[name]
+    values: dict[str, Any] = {"state": move.target, "reason": reason, "message": message}
+    if name in ("complete", "close", "fail"):
+        values["ended_at"] = now
+    if name == "reopen":
+        values |= {"ended_at": None, "was_cancelled": False}
+    if name == "cancel":
+        values["was_cancelled"] = True
+    guard = [jobs.c.id == job_id, jobs.c.state.in_(move.sources)]
+    if only_reason is not None:
+        guard.append(jobs.c.reason == only_reason)
+    if name == "finalize":
+        unfinished = exists().where(
+            items.c.job_id == job_id, items.c.is_current, items.c.state.in_((ItemState.PENDING, ItemState.RUNNING))
+        )
+        guard.append(~unfinished)
+    if name in ("complete", "close"):
+        guard.append(jobs.c.was_cancelled.is_(name == "close"))
+    if not connection.execute(update(jobs).where(*guard).values(values)).rowcount:
+        return False
+    record_event(connection, job_id, name, at=now, detail={"reason": reason, "message": message} if reason else None)
+    return True
+
+
+def cancel_job(connection: Connection, job_id: int, *, now: float) -> int:
+    """in_progress or paused -> cancelling, and its pending items -> cancelled; return how many items.
+
+    Raises:
+        IllegalMove: the job has ended.
+    """
+    if not move_job(connection, job_id, "cancel", now=now, reason="cancelled", message="cancelled by you"):
+        job = read_job(connection, job_id)
+        if job.state not in (JobState.CANCELLING, JobState.CANCELLED):
+            raise IllegalMove(f"job {job.task_id!r} is {job.state} and cannot be cancelled")
+    return cancel_pending(connection, job_id)
+
+
+def restart_registration(
+    connection: Connection, job_id: int, *, total: int, input_digest: str, params_digest: str
+) -> None:
+    """Begin a registration again that had died or failed; none of its items was ever claimable."""
+    connection.execute(
+        update(jobs)
+        .where(jobs.c.id == job_id, jobs.c.state.in_((JobState.VALIDATING, JobState.FAILED)))
+        .values(
+            state=JobState.VALIDATING,
+            reason=None,
+            message=None,
+            total=total,
+            input_digest=input_digest,
+            params_digest=params_digest,
+        )
+    )
+
+
+def start(connection: Connection, job_id: int, *, now: float) -> None:
+    """Note when the job's first request could leave."""
+    connection.execute(update(jobs).where(jobs.c.id == job_id, jobs.c.started_at.is_(None)).values(started_at=now))
+
+
+def set_phase(connection: Connection, job_id: int, *, phase: str, verdict: str | None, now: float) -> None:
+    """Open the full run, or note what the trial came to."""
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(phase=phase, trial_verdict=verdict))
+    record_event(connection, job_id, "phase", at=now, detail={"phase": phase, "trial": verdict})
+
+
+def set_throttle(connection: Connection, job_id: int, *, wait_s: float, now: float) -> None:
+    """Let nothing of the job be claimed for `wait_s`; a wait already longer stands."""
+    until = now + wait_s
+    connection.execute(
+        update(jobs)
+        .where(
+            jobs.c.id == job_id,
+            or_(
+                jobs.c.throttle_until_at.is_(None),
+                jobs.c.throttle_until_at < until,
+                jobs.c.throttle_until_at > now + jobs.c.throttle_wait_s + 1.0,
+            ),
+        )
+        .values(throttle_until_at=until, throttle_wait_s=wait_s)
+    )
+
+
+def change_settings(connection: Connection, job_id: int, *, now: float, **values: Any) -> None:
+    """Change what is no part of the job's identity (concurrency, retry_times, on_unknown, limits); an event says so."""
+    values = {name: value for name, value in values.items() if value is not None}
+    if not values:
+        return
+    before = connection.execute(select(*(jobs.c[name] for name in values)).where(jobs.c.id == job_id)).one()
+    changed = {name: value for name, value in values.items() if getattr(before, name) != value}
+    if changed:
+        connection.execute(update(jobs).where(jobs.c.id == job_id).values(changed))
+        record_event(connection, job_id, "settings", at=now, detail=changed)

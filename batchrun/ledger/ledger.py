@@ -1,0 +1,128 @@
+"""One open ledger: its database, its identity, and the folder where its workers keep locks and spools."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+
+from batchrun.errors import LedgerFault, LedgerFull
+from batchrun.ledger.engines import open_engine, parse_url
+from batchrun.ledger.migrate import ensure_schema
+from batchrun.ledger.schema import ledgers, split_key
+
+_FULL = (
+    "disk is full",
+    "disk i/o error",
+    "no space left",
+    "readonly database",
+    "could not extend file",
+    "file or disk",
+)
+
+
+class Ledger:
+    """An open ledger. Reading and writing transactions are short; none is open while a request is out."""
+
+    def __init__(self, address: str, *, folder: Path) -> None:
+        """Open the ledger at `address`, creating it in an empty database.
+
+        Args:
+            address: a SQLAlchemy URL, or a path to a SQLite file.
+            folder: for the workers' locks and spools; a SQLite ledger has its own, beside the file.
+
+        Raises:
+            LedgerFault: unreachable, on a network file system, or of another schema.
+        """
+        self.url: URL = parse_url(address)
+        if self.is_sqlite:
+            path = Path(str(self.url.database)).absolute()
+            folder = path.parent
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise LedgerFault(f"the ledger's folder {str(folder)!r} cannot be made: {error.strerror}") from None
+        self.folder = folder
+        self.engine = open_engine(self.url)
+        self._writing = self.engine.execution_options(is_write=True)
+        with foreign_errors(self.where):
+            ensure_schema(self.engine, where=self.where)
+            self.ledger_id = self._identity()
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.get_backend_name() == "sqlite"
+
+    @property
+    def where(self) -> str:
+        """The ledger's address for people, without a password."""
+        return (
+            f"ledger {self.url.database}"
+            if self.is_sqlite
+            else f"ledger {self.url.render_as_string(hide_password=True)}"
+        )
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a short reading transaction."""
+        with foreign_errors(self.where), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a writing transaction that begins as a writer; it commits at the end, or nothing happened."""
+        with foreign_errors(self.where), self._writing.connect() as connection, connection.begin():
+            yield connection
+
+    def attempt_id(self, key: int) -> str:
+        """Return the public id of an attempt: unique over all ledgers, and the same whenever it is asked."""
+        item_id, fence = split_key(key)
+        return f"br-{self.ledger_id}-{item_id}-{fence}"
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    def _identity(self) -> str:
+        with self.engine.connect() as connection, connection.begin():
+            known = connection.execute(select(ledgers.c.ledger_id)).scalar()
+        if known is not None:
+            return str(known)
+        try:
+            with self._writing.connect() as connection, connection.begin():
+                connection.execute(
+                    insert(ledgers).values(id=1, ledger_id=secrets.token_hex(6), next_item_id=1, created_at=time.time())
+                )
+        except IntegrityError:
+            pass  # another process was first, and its word holds
+        with self.engine.connect() as connection, connection.begin():
+            return str(connection.execute(select(ledgers.c.ledger_id)).scalar_one())
+
+
+@contextmanager
+def foreign_errors(where: str) -> Iterator[None]:
+    """Turn the database's errors into the ledger's own, once, here."""
+    try:
+        yield
+    except OperationalError as error:
+        words = str(error.orig).splitlines()[0] if str(error.orig) else "no reason given"
+        if any(mark in words.lower() for mark in _FULL):
+            raise LedgerFull(
+                f"{where} cannot be written: {words}", hint="free disk space, then `batchrun resume`"
+            ) from error
+        raise LedgerFault(f"{where} cannot be used: {words}") from error
+    except DBAPIError as error:
+        if error.connection_invalidated or type(error.orig).__name__ == "DatabaseError":
+            raise LedgerFault(f"{where} cannot be used: {str(error.orig).splitlines()[0]}") from error
+        raise
+
+
+def storable(text: str | None) -> str | None:
+    """Return `text` as every back end can keep it: NUL and lone surrogates become U+FFFD."""
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

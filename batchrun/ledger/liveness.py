@@ -1,0 +1,148 @@
+"""Who is alive: a worker is one process incarnation that holds a file lock, and elsewhere beats a counter.
+
+Dead on this host means that its lock is free. Dead elsewhere means that its counter has not moved for `DEAD_AFTER_S`
+on the observer's own monotonic clock. Wall-clock age never counts.
+"""
+
+import fcntl
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import insert, select, update
+
+from batchrun import __version__
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.schema import heartbeats, workers
+from batchrun.ledger.spool import Spool
+
+HEARTBEAT_S = 2.0
+DEAD_AFTER_S = 10.0
+
+
+@dataclass
+class Worker:
+    """This process as the ledger knows it. Its lock is taken after the last fork and is never inherited."""
+
+    id: int
+    incarnation: str
+    name: str
+    folder: Path
+    lock_fd: int
+    spool: Spool
+
+    def leave(self, ledger: Ledger, *, now: float) -> None:
+        """Say goodbye: the lock goes free; the files go too when every answer in them is in the ledger."""
+        with ledger.write() as connection:
+            connection.execute(update(workers).where(workers.c.id == self.id).values(ended_at=now))
+        if self.spool.is_settled:
+            self.spool.remove()
+            lock_path(self.folder, self.incarnation).unlink(missing_ok=True)
+        else:
+            self.spool.close()
+        os.close(self.lock_fd)
+
+
+def lock_path(folder: Path, incarnation: str) -> Path:
+    """Return where a worker's lock lies."""
+    return folder / f"{incarnation}.lock"
+
+
+def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -> Worker:
+    """Register this process as a worker: files first, then the row that names them.
+
+    Args:
+        room_bytes: space that the spool keeps preallocated for answers.
+    """
+    folder = ledger.folder / "workers"
+    folder.mkdir(parents=True, exist_ok=True)
+    incarnation = secrets.token_hex(8)
+    fd = os.open(lock_path(folder, incarnation), os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(fd, incarnation.encode())
+    spool = Spool.create(folder, incarnation, room_bytes=room_bytes)
+    with ledger.write() as connection:
+        worker_id = connection.execute(
+            insert(workers)
+            .values(
+                incarnation=incarnation,
+                name=name,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                folder=str(folder),
+                version=__version__,
+                started_at=now,
+            )
+            .returning(workers.c.id)
+        ).scalar_one()
+        connection.execute(insert(heartbeats).values(worker_id=worker_id, beat=0, in_flight=0))
+    return Worker(worker_id, incarnation, name, folder, fd, spool)
+
+
+def holds_lock(folder: Path, incarnation: str) -> bool | None:
+    """Say whether a worker's lock is held; None where its file is not to be seen from here (another host).
+
+    The file is never created by looking, and must hold the very incarnation: containers share names, not files.
+    """
+    try:
+        fd = os.open(lock_path(folder, incarnation), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if os.pread(fd, 64, 0) != incarnation.encode():
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
+    finally:
+        os.close(fd)
+
+
+@dataclass
+class Observer:
+    """Judges other workers over time by reading their counters; keeps its own readings, on its own clock."""
+
+    ledger: Ledger
+    clock: Callable[[], float] = time.monotonic
+    dead_after_s: float = DEAD_AFTER_S
+    _seen: dict[int, tuple[int, float, float]] = field(default_factory=dict)  # beat, unmoved for s, last read
+
+    def is_dead(self, worker_id: int) -> bool:
+        """Say whether a worker is certainly dead. Elsewhere than on its host that takes repeated asking."""
+        with self.ledger.read() as connection:
+            row = connection.execute(
+                select(workers, heartbeats.c.beat)
+                .join(heartbeats, heartbeats.c.worker_id == workers.c.id)
+                .where(workers.c.id == worker_id)
+            ).one_or_none()
+        if row is None or row.ended_at is not None:
+            return True
+        held = holds_lock(Path(row.folder), row.incarnation)
+        return not held if held is not None else self._has_stopped_beating(worker_id, row.beat)
+
+    def _has_stopped_beating(self, worker_id: int, beat: int) -> bool:
+        now = self.clock()
+        before, unmoved_s, read_at = self._seen.get(worker_id, (beat - 1, 0.0, now))
+        gap_s = now - read_at
+        # Only time covered by dense readings counts: the observer itself may have been asleep.
+        unmoved_s = 0.0 if beat != before else unmoved_s + (gap_s if gap_s < self.dead_after_s / 4 else 0.0)
+        self._seen[worker_id] = (beat, unmoved_s, now)
+        return unmoved_s >= self.dead_after_s
+
+
+def beat(
+    ledger: Ledger, worker_id: int, *, in_flight: int, items_per_s: float | None, tokens_per_s: float | None
+) -> None:
+    """Move this worker's counter on."""
+    with ledger.write() as connection:
+        connection.execute(
+            update(heartbeats)
+            .where(heartbeats.c.worker_id == worker_id)
+            .values(beat=heartbeats.c.beat + 1, in_flight=in_flight, items_per_s=items_per_s, tokens_per_s=tokens_per_s)
+        )

@@ -1,0 +1,304 @@
+"""What the ledger says of a job: counts, attempts, money, times, causes of failure, one item's history. Reading only."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, case, func, select
+
+from batchrun.core.outcome import Charge
+from batchrun.core.states import AttemptState, ItemState
+from batchrun.ledger.claims import is_claimable
+from batchrun.ledger.schema import FENCE_BITS, answers, attempts, heartbeats, items, requests, workers
+
+LATENCY_SAMPLE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReport:
+    """A job's attempts: how many of each kind, what they used, and what they cost."""
+
+    by_state: Mapping[AttemptState, int]
+    prompt_tokens: int
+    completion_tokens: int
+    without_usage: int  # answers whose usage is not known: the token totals are partial
+    certain_requests: int
+    possible_requests: int
+    certain_pusd: int
+    possible_pusd: int  # the most that doubtful attempts can have cost
+    unpriced_certain: int  # certain ones whose cost is not known
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_state.values())
+
+    @property
+    def open(self) -> int:
+        return self.by_state.get(AttemptState.INTENT, 0)
+
+    @property
+    def sent(self) -> int:
+        return self.total - self.open - self.by_state.get(AttemptState.NOT_SENT, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CauseReport:
+    """Failed or doubtful items with one cause."""
+
+    state: ItemState
+    cause: str | None
+    count: int
+    sample_custom_id: str
+    sample_message: str | None
+
+
+def count_items(connection: Connection, job_id: int) -> dict[ItemState, int]:
+    """Count a job's current items by state; every state is a key, and the sum is the job's input items."""
+    rows = connection.execute(
+        select(items.c.state, func.count()).where(items.c.job_id == job_id, items.c.is_current).group_by(items.c.state)
+    )
+    found = {ItemState(state): count for state, count in rows}
+    return {state: found.get(state, 0) for state in ItemState}
+
+
+def count_trial(connection: Connection, job_id: int) -> dict[ItemState, int]:
+    """Count the trial's items by state."""
+    rows = connection.execute(
+        select(items.c.state, func.count())
+        .where(items.c.job_id == job_id, items.c.is_current, items.c.is_trial)
+        .group_by(items.c.state)
+    )
+    found = {ItemState(state): count for state, count in rows}
+    return {state: found.get(state, 0) for state in ItemState}
+
+
+def report_attempts(connection: Connection, job_id: int, *, trial_only: bool = False) -> AttemptReport:
+    """Sum up a job's attempts, superseded items' attempts included: they were paid for too."""
+    query = select(
+        attempts.c.state,
+        attempts.c.charge,
+        func.count(),
+        func.coalesce(func.sum(attempts.c.prompt_tokens), 0),
+        func.coalesce(func.sum(attempts.c.completion_tokens), 0),
+        func.sum(case((attempts.c.prompt_tokens.is_(None) | attempts.c.completion_tokens.is_(None), 1), else_=0)),
+        func.coalesce(func.sum(attempts.c.cost_pusd), 0),
+        func.coalesce(func.sum(attempts.c.reserved_pusd), 0),
+        func.sum(case((attempts.c.cost_pusd.is_(None), 1), else_=0)),
+    ).where(attempts.c.job_id == job_id)
+    if trial_only:
+        query = query.join(items, items.c.id == attempts.c.key // (1 << FENCE_BITS)).where(items.c.is_trial)
+    by_state: dict[AttemptState, int] = {}
+    totals = dict.fromkeys(("prompt", "completion", "blind", "n_c", "n_p", "certain", "possible", "unpriced"), 0)
+    for state, charge, count, prompt, completion, blind, cost, reserved, unpriced in connection.execute(
+        query.group_by(attempts.c.state, attempts.c.charge)
+    ):
+        by_state[AttemptState(state)] = by_state.get(AttemptState(state), 0) + count
+        totals["prompt"] += int(prompt)
+        totals["completion"] += int(completion)
+        if state == AttemptState.ANSWERED:
+            totals["blind"] += int(blind)
+        if charge == Charge.CERTAIN:
+            totals["n_c"] += count
+            totals["certain"] += int(cost)
+            totals["unpriced"] += int(unpriced)
+        elif charge == Charge.POSSIBLE:
+            totals["n_p"] += count
+            totals["possible"] += int(cost) + int(reserved)
+    return AttemptReport(
+        by_state=by_state,
+        prompt_tokens=totals["prompt"],
+        completion_tokens=totals["completion"],
+        without_usage=totals["blind"],
+        certain_requests=totals["n_c"],
+        possible_requests=totals["n_p"],
+        certain_pusd=totals["certain"],
+        possible_pusd=totals["possible"],
+        unpriced_certain=totals["unpriced"],
+    )
+
+
+def recent_latencies(connection: Connection, job_id: int) -> list[float]:
+    """Return the durations in seconds of the job's latest answers, unordered, at most `LATENCY_SAMPLE`."""
+    latest = (
+        select(attempts.c.duration_s)
+        .where(attempts.c.job_id == job_id, attempts.c.state == AttemptState.ANSWERED)
+        .order_by(attempts.c.key.desc())
+        .limit(LATENCY_SAMPLE)
+    )
+    return [value for value in connection.execute(latest).scalars() if value is not None and math.isfinite(value)]
+
+
+def warnings(connection: Connection, job_id: int) -> dict[str, int]:
+    """Count the answers that are worth a look, by warning: cut by the token limit, empty, filtered, without usage."""
+    rows = connection.execute(
+        select(attempts.c.warning, func.count())
+        .where(attempts.c.job_id == job_id, attempts.c.state == AttemptState.ANSWERED, attempts.c.warning.is_not(None))
+        .group_by(attempts.c.warning)
+    )
+    return {warning: count for warning, count in rows}
+
+
+def causes(connection: Connection, job_id: int) -> list[CauseReport]:
+    """Group a job's failed, doubtful and rejected items by cause, the largest group first, each with its first item."""
+    stopped = (ItemState.FAILED, ItemState.IN_DOUBT, ItemState.REJECTED)
+    grouped = (
+        select(items.c.state, items.c.cause, func.count().label("how_many"), func.min(items.c.id).label("first"))
+        .where(items.c.job_id == job_id, items.c.is_current, items.c.state.in_(stopped))
+        .group_by(items.c.state, items.c.cause)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(grouped, items.c.custom_id, items.c.message)
+        .join(items, items.c.id == grouped.c.first)
+        .order_by(grouped.c.how_many.desc(), grouped.c.cause)
+    )
+    return [CauseReport(ItemState(row.state), row.cause, row.how_many, row.custom_id, row.message) for row in rows]
+
+
+def heartbeat(connection: Connection, worker_id: int) -> Mapping[str, Any] | None:
+    """Return who a worker is and what its last beat said."""
+    row = connection.execute(
+        select(workers, heartbeats.c.in_flight, heartbeats.c.items_per_s, heartbeats.c.tokens_per_s)
+        .outerjoin(heartbeats, heartbeats.c.worker_id == workers.c.id)
+        .where(workers.c.id == worker_id)
+    ).one_or_none()
+    return None if row is None else dict(row._mapping)
+
+
+def item_history(connection: Connection, job_id: int, custom_id: str) -> dict[str, Any] | None:
+    """Return one item with its request and all its attempts, superseded revisions' attempts included."""
+    mine = and_(items.c.job_id == job_id, items.c.custom_id == custom_id)
+    rows = connection.execute(
+        select(items, requests.c.path, requests.c.body)
+        .outerjoin(requests, requests.c.item_id == items.c.id)
+        .where(mine)
+        .order_by(items.c.revision.desc())
+    ).all()
+    if not rows:
+        return None
+    current = dict(rows[0]._mapping)
+    current["attempts"] = [attempt for row in reversed(rows) for attempt in _attempts_of(connection, row.id)]
+    return current
+
+
+def _attempts_of(connection: Connection, item_id: int) -> list[dict[str, Any]]:
+    low, high = item_id << FENCE_BITS, (item_id + 1) << FENCE_BITS
+    rows = connection.execute(
+        select(attempts, answers.c.raw, workers.c.name.label("worker"), workers.c.host)
+        .outerjoin(answers, answers.c.key == attempts.c.key)
+        .outerjoin(workers, workers.c.id == attempts.c.worker_id)
+        .where(attempts.c.key >= low, attempts.c.key < high)
+        .order_by(attempts.c.key)
+    )
+    return [dict(row._mapping) for row in rows]
+
+
+def results(
+    connection: Connection, job_id: int, *, after: int = -1, item_ids: list[int] | None = None, limit: int = 1_000
+) -> list[Mapping[str, Any]]:
+    """Return up to `limit` items in input order from position `after` on, each with the attempt that tells its story.
+
+    That is the attempt that answered, or else the last one made.
+    """
+    last = (
+        select(func.max(attempts.c.key))
+        .where(attempts.c.key > items.c.id * (1 << FENCE_BITS), attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS))
+        .scalar_subquery()
+    )
+    made = (
+        select(func.count())
+        .select_from(attempts)
+        .where(
+            attempts.c.key > items.c.id * (1 << FENCE_BITS),
+            attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS),
+            attempts.c.state != AttemptState.NOT_SENT,
+        )
+        .scalar_subquery()
+    )
+    telling = attempts.alias("telling")
+    query = (
+        select(
+            items.c.id,
+            items.c.position,
+            items.c.custom_id,
+            items.c.state,
+            items.c.model,
+            items.c.note,
+            items.c.cause.label("item_cause"),
+            items.c.message.label("item_message"),
+            made.label("attempts_count"),
+            *(column for column in telling.c if column.name not in ("state", "job_id")),
+            telling.c.state.label("attempt_state"),
+            answers.c.raw,
+        )
+        .select_from(items)
+        .outerjoin(telling, telling.c.key == func.coalesce(items.c.answer_key, last))
+        .outerjoin(answers, answers.c.key == telling.c.key)
+        .where(items.c.job_id == job_id, items.c.is_current)
+        .order_by(items.c.position)
+        .limit(limit)
+    )
+    query = query.where(items.c.id.in_(item_ids)) if item_ids is not None else query.where(items.c.position > after)
+    return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def stream_results(connection: Connection, job_id: int, *, chunk: int = 1_000) -> Iterator[Mapping[str, Any]]:
+    """Yield every item of the job in input order, reading `chunk` at a time."""
+    after = -1
+    while rows := results(connection, job_id, after=after, limit=chunk):
+        yield from rows
+        after = rows[-1]["position"]
+
+
+def claimable_ids(
+    connection: Connection, job_id: int, *, after: int, limit: int, trial_only: bool, now: float
+) -> list[int]:
+    """Return the next items that may be claimed, by id."""
+    query = select(items.c.id).where(items.c.job_id == job_id, items.c.id > after, is_claimable(now))
+    if trial_only:
+        query = query.where(items.c.is_trial)
+    return list(connection.execute(query.order_by(items.c.id).limit(limit)).scalars())
+
+
+def next_ready_at(connection: Connection, job_id: int, *, trial_only: bool) -> float | None:
+    """Return when the next pending item's wait is over; None when nothing is pending."""
+    query = select(func.min(items.c.not_before_at)).where(
+        items.c.job_id == job_id, items.c.is_current, items.c.state == ItemState.PENDING
+    )
+    if trial_only:
+        query = query.where(items.c.is_trial)
+    return connection.execute(query).scalar()
+
+
+def trial_ids(connection: Connection, job_id: int) -> list[int]:
+    """Return the trial's items, in input order."""
+    return list(
+        connection.execute(
+            select(items.c.id)
+            .where(items.c.job_id == job_id, items.c.is_trial, items.c.is_current)
+            .order_by(items.c.position)
+        ).scalars()
+    )
+
+
+def doubtful_attempts(connection: Connection, item_ids: list[int]) -> dict[int, Mapping[str, Any]]:
+    """Return, for each of these items, its latest attempt of unknown outcome, with the worker that made it."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for start in range(0, len(item_ids), 500):
+        chunk = item_ids[start : start + 500]
+        rows = connection.execute(
+            select(attempts, items.c.id.label("item_id"), workers.c.host, workers.c.folder)
+            .join(
+                items,
+                and_(
+                    attempts.c.key > items.c.id * (1 << FENCE_BITS),
+                    attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS),
+                ),
+            )
+            .outerjoin(workers, workers.c.id == attempts.c.worker_id)
+            .where(items.c.id.in_(chunk), attempts.c.state == AttemptState.UNKNOWN)
+            .order_by(attempts.c.key)
+        )
+        found |= {row.item_id: dict(row._mapping) for row in rows}
+    return found

@@ -1,0 +1,223 @@
+"""The ledger's tables. Times (`*_at`) are UTC unix seconds, money is picodollars, durations are seconds.
+
+An attempt's key is `item_id << 20 | fence`: unique, decodable, and in item order, so that rows written together lie
+together. `migrations/` creates these tables; a test compares the two.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+    true,
+)
+
+SCHEMA_REVISION = "0001"
+FENCE_BITS = 20
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+_Key = BigInteger().with_variant(Integer, "sqlite")  # INTEGER PRIMARY KEY is SQLite's own row number
+
+
+def attempt_key(item_id: int, fence: int) -> int:
+    """Return the primary key of the attempt that item `item_id` made under `fence`."""
+    if not 0 < fence < 1 << FENCE_BITS:
+        raise OverflowError(f"item {item_id} was claimed {fence} times")
+    return item_id << FENCE_BITS | fence
+
+
+def split_key(key: int) -> tuple[int, int]:
+    """Return (item_id, fence) of an attempt's key."""
+    return key >> FENCE_BITS, key & ((1 << FENCE_BITS) - 1)
+
+
+ledgers = Table(
+    "ledgers",
+    metadata,
+    Column("id", Integer, primary_key=True),  # one row
+    Column("ledger_id", Text, nullable=False),  # random, part of every attempt id
+    Column("next_item_id", _Key, nullable=False),  # item ids are given out once, so attempt ids are too
+    Column("created_at", Float, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _Key, primary_key=True, autoincrement=True),
+    Column("task_id", Text, nullable=False, unique=True),
+    Column("state", Text, nullable=False),
+    Column("reason", Text),  # why it is paused or failed: a word
+    Column("message", Text),  # the same for people
+    Column("was_cancelled", Boolean, nullable=False),  # finalizing ends in cancelled
+    Column("spec", Text, nullable=False),  # the effective spec as JSON, without secrets, paths absolute
+    Column("input_digest", Text, nullable=False),  # sha256 of the input file
+    Column("params_digest", Text, nullable=False),  # digest of the request parameters
+    Column("total", _Key, nullable=False),  # input items
+    Column("phase", Text, nullable=False),  # "trial": only trial items may be claimed; "full"
+    Column("trial_verdict", Text),  # passed, failed, skipped; NULL: not known yet
+    Column("on_unknown", Text, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    Column("retry_times", Integer, nullable=False),
+    Column("max_cost_pusd", BigInteger),
+    Column("spent_pusd", BigInteger, nullable=False),  # settled for certain
+    Column("reserved_pusd", BigInteger, nullable=False),  # worst cost of open intents and of unknown outcomes
+    Column("throttle_until_at", Float),  # nothing is claimed before
+    Column("throttle_wait_s", Float),  # its length: a wait further ahead than this counts as passed
+    Column("holder", ForeignKey("workers.id")),  # the process that performs it when embedded
+    Column("held_since_at", Float),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("active_s", Float, nullable=False),  # time some process worked on it
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("id", _Key, primary_key=True, autoincrement=False),  # from ledgers.next_item_id
+    Column("job_id", ForeignKey("jobs.id"), nullable=False),
+    Column("position", _Key, nullable=False),  # order of the outputs
+    Column("line_no", _Key, nullable=False),  # of the input file, from 1
+    Column("custom_id", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("is_current", Boolean, nullable=False, server_default=true()),  # false: superseded by a later revision
+    Column("is_trial", Boolean, nullable=False),
+    Column("request_digest", LargeBinary(16)),
+    Column("model", Text),  # the one really sent
+    Column("note", Text),  # what was changed in the line, or why it was rejected
+    Column("state", Text, nullable=False),
+    Column("fence", Integer, nullable=False),  # grows with every claim and every forced move
+    Column("worker_id", ForeignKey("workers.id")),  # owner while running
+    Column("answer_key", _Key),  # the attempt that answered
+    Column("tries", Integer, nullable=False),  # counted against retry_times since the last consent
+    Column("throttled_s", Float, nullable=False),
+    Column("consents", Integer, nullable=False),
+    Column("not_before_at", Float, nullable=False),
+    Column("wait_s", Float, nullable=False),  # length of that wait, as recorded
+    Column("worst_pusd", BigInteger),  # the most one attempt can cost
+    Column("cause", Text),
+    Column("message", Text),
+    UniqueConstraint("job_id", "custom_id", "revision"),
+    CheckConstraint(
+        "state IN ('pending', 'running', 'completed', 'failed', 'in_doubt', 'rejected', 'cancelled')", name="state"
+    ),
+    Index("ix_items_job_id_state_id", "job_id", "state", "id"),
+    Index("ix_items_job_id_position", "job_id", "position"),
+    Index("ix_items_trial", "job_id", "id", sqlite_where=text("is_trial"), postgresql_where=text("is_trial")),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("item_id", _Key, ForeignKey("items.id"), primary_key=True, autoincrement=False),
+    Column("path", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("key", _Key, primary_key=True, autoincrement=False),
+    Column("job_id", _Key, nullable=False),
+    Column("worker_id", _Key, nullable=False),
+    Column("endpoint", Text, nullable=False),  # address, without secrets
+    Column("state", Text, nullable=False),
+    Column("queued_at", Float, nullable=False),  # when the item could first be claimed for this attempt
+    Column("claimed_at", Float, nullable=False),
+    Column("sent_at", Float),
+    Column("first_byte_at", Float),
+    Column("ended_at", Float),
+    Column("duration_s", Float),  # monotonic, from hand-over to end
+    Column("http_status", Integer),
+    Column("cause", Text),
+    Column("message", Text),
+    Column("finish_reason", Text),
+    Column("warning", Text),
+    Column("prompt_tokens", BigInteger),
+    Column("completion_tokens", BigInteger),
+    Column("charge", Text, nullable=False),  # certain, possible, none
+    Column("cost_pusd", BigInteger),  # by usage; NULL: not known
+    Column("reserved_pusd", BigInteger, nullable=False),  # kept while the outcome is unknown
+    Column("request_id", Text),
+    Column("response_id", Text),
+    Column("idempotency_key", Text),
+    Column("replays", _Key),  # key of the attempt that this one replays
+    Index("ix_attempts_job_id_state", "job_id", "state"),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("key", _Key, ForeignKey("attempts.key"), primary_key=True, autoincrement=False),
+    Column("raw", LargeBinary, nullable=False),  # the body as it came
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", _Key, primary_key=True, autoincrement=True),
+    Column("job_id", _Key, nullable=False),
+    Column("item_id", _Key),
+    Column("at", Float, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("detail", Text),
+    Index("ix_events_job_id_id", "job_id", "id"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", _Key, primary_key=True, autoincrement=True),
+    Column("incarnation", Text, nullable=False, unique=True),  # random; a name is only a label
+    Column("name", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("folder", Text, nullable=False),  # of its lock and its spool
+    Column("version", Text, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("ended_at", Float),  # left in order, or declared dead
+)
+
+heartbeats = Table(
+    "heartbeats",
+    metadata,
+    Column("worker_id", _Key, ForeignKey("workers.id"), primary_key=True, autoincrement=False),
+    Column("beat", BigInteger, nullable=False),  # only ever compared with its own earlier value
+    Column("in_flight", Integer, nullable=False),
+    Column("items_per_s", Float),
+    Column("tokens_per_s", Float),
+)
+
+incoming = Table(
+    "incoming",  # the lines of a changed input while they are compared with the job's
+    metadata,
+    Column("job_id", _Key, primary_key=True, autoincrement=False),
+    Column("position", _Key, primary_key=True, autoincrement=False),
+    Column("line_no", _Key, nullable=False),
+    Column("custom_id", Text, nullable=False),
+    Column("request_digest", LargeBinary(16)),
+    Column("model", Text),
+    Column("note", Text),
+    Column("path", Text),
+    Column("body", LargeBinary),  # NULL: a rejected line
+    Column("worst_pusd", BigInteger),
+    Index("ix_incoming_job_id_custom_id", "job_id", "custom_id"),
+)

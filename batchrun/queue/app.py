@@ -1,0 +1,62 @@
+"""The Celery app, made by a factory: one task, which carries ids only and hands them to the performer."""
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+
+TASK_NAME = "batchrun.item"
+HINT_EXPIRES_S = 30
+
+
+def make_app(*, broker: str, queue_name: str, take: Callable[[int, int], None]) -> Celery:
+    """Make an app whose one task calls `take(job_id, item_id)`.
+
+    The settings in one breath: the ledger is the truth, so there is no result backend, no retry, no event, and a
+    message that is lost or comes twice does no harm.
+    """
+    app = Celery("batchrun", broker=broker, set_as_current=False, fixups=[])
+    app.conf.update(
+        task_queues={queue_name: {}},
+        task_default_queue=queue_name,
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=False,
+        task_serializer="json",
+        accept_content=["json"],
+        task_publish_retry=False,
+        worker_prefetch_multiplier=1,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        task_send_sent_event=False,
+        broker_connection_retry_on_startup=True,
+        # memory:// looks for messages by polling; its default of one second would be 250 items/s.
+        broker_transport_options={"polling_interval": 0.005},
+    )
+
+    @app.task(name=TASK_NAME, ignore_result=True, max_retries=0, shared=False)  # type: ignore[untyped-decorator]
+    def item(job_id: int, item_id: int) -> None:
+        take(job_id, item_id)
+
+    return app
+
+
+def task_id(job_id: int, item_id: int) -> str:
+    """Return the unique id of an item's task: the same whenever it is hinted at."""
+    return f"{job_id}:{item_id}"
+
+
+def send_hints(app: Celery, producer: Any, job_id: int, item_ids: list[int], *, queue_name: str) -> None:
+    """Put one message an item on the queue, each the task message that Celery's own protocol describes."""
+    for item_id in item_ids:
+        identity = task_id(job_id, item_id)
+        message = app.amqp.as_task_v2(identity, TASK_NAME, args=(job_id, item_id), kwargs={}, expires=HINT_EXPIRES_S)
+        producer.publish(
+            message.body,
+            routing_key=queue_name,
+            serializer="json",
+            headers=message.headers,
+            **message.properties,
+        )

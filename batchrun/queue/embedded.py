@@ -1,0 +1,64 @@
+"""The queue of a process that works alone: Celery's memory transport and a Celery worker, both in this process."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+
+from celery.worker import WorkController
+from celery.worker import state as worker_state
+
+from batchrun.queue.app import make_app, send_hints
+
+NOBODY = 0  # no job and no item has this id
+
+
+class EmbeddedQueue:
+    """Carries hints from this process to this process. The same task and the same performer as with a broker."""
+
+    def __init__(self, name: str) -> None:
+        self._queue_name = f"batchrun-{name}"
+        self._worker: WorkController | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, take: Callable[[int, int], None]) -> None:
+        """Start the worker's thread; every hint goes to `take(job_id, item_id)`, which may block."""
+        logging.getLogger("celery").setLevel(logging.ERROR)
+        logging.getLogger("kombu").setLevel(logging.ERROR)
+        self._app = make_app(broker="memory://", queue_name=self._queue_name, take=take)
+        self._producer = self._app.connection_for_write().Producer(auto_declare=False)
+        self._worker = self._app.WorkController(
+            hostname=self._queue_name,
+            pool="solo",
+            concurrency=1,
+            loglevel=logging.ERROR,
+            without_heartbeat=True,
+            without_mingle=True,
+            without_gossip=True,
+            task_events=False,
+            queues=[self._queue_name],
+        )
+        worker_state.should_stop = None
+        self._thread = threading.Thread(target=self._work, name="celery-worker", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        assert self._worker is not None
+        self._app.set_current()  # of this thread: where Celery's tracer looks for the task
+        with contextlib.suppress(SystemExit):
+            self._worker.start()
+
+    def send(self, job_id: int, item_ids: list[int]) -> None:
+        """Put hints on the queue."""
+        send_hints(self._app, self._producer, job_id, item_ids, queue_name=self._queue_name)
+
+    def stop(self) -> None:
+        """End the worker's thread. What is still queued is forgotten: the ledger knows it."""
+        if self._worker is None or self._thread is None:
+            return
+        worker_state.should_stop = 0
+        # Celery's loop waits up to two seconds for a message, and once more after it has seen that it should stop.
+        self.send(NOBODY, [NOBODY, NOBODY])
+        self._thread.join(timeout=5.0)
+        worker_state.should_stop = None
+        self._worker = self._thread = None

@@ -1,0 +1,60 @@
+"""Deciding about a job from any terminal: cancel."""
+
+import time
+from dataclasses import dataclass
+
+from batchrun.core.states import ItemState, JobState
+from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.liveness import Observer
+from batchrun.ledger.reports import count_items
+from batchrun.runner.drive import Gear, finalize, sweep_all, try_to_hold, working
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a cancel did."""
+
+    task_id: str
+    items: int  # that will not be sent
+    in_flight: int  # that finish first
+    kept: int  # answers
+    was_applied: bool
+
+
+def cancel(ledger: Ledger, task_id: str, *, dry_run: bool = False) -> Cancelled:
+    """in_progress or paused -> cancelling; pending items -> cancelled. Cancelling again changes nothing.
+
+    Raises:
+        JobNotFound, IllegalMove: there is no such job, or it has ended.
+    """
+    now = time.time()
+    with ledger.read() as connection:
+        job = job_moves.find_job(connection, task_id)
+        before = count_items(connection, job.id)
+    items = before[ItemState.PENDING]
+    if not dry_run:
+        with ledger.write() as connection:
+            items = job_moves.cancel_job(connection, job.id, now=now)
+    return Cancelled(
+        task_id=task_id,
+        items=items,
+        in_flight=before[ItemState.RUNNING],
+        kept=before[ItemState.COMPLETED],
+        was_applied=not dry_run and job.state not in (JobState.CANCELLED, JobState.CANCELLING),
+    )
+
+
+def close_cancelled(ledger: Ledger, task_id: str, gear: Gear) -> None:
+    """Bring a cancelled job to its end where no living process does: sweep, and write the outputs."""
+    with ledger.read() as connection:
+        job = job_moves.find_job(connection, task_id)
+    with working(ledger, gear, concurrency=1) as worker:
+        if not try_to_hold(ledger, job, worker, Observer(ledger, dead_after_s=gear.dead_after_s)):
+            return
+        try:
+            sweep_all(ledger, gear, worker)
+            finalize(ledger, job)
+        finally:
+            with ledger.write() as connection:
+                job_moves.drop(connection, job.id, worker_id=worker.id, active_s=0.0)

@@ -1,0 +1,74 @@
+"""Keeps a window of hints on the queue. The ledger is the backlog: however large a job, only the window is ever queued."""
+
+import asyncio
+import time
+from collections import deque
+from typing import Protocol
+
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.reports import claimable_ids
+from batchrun.runner.perform import Performer
+
+READ_AT_ONCE = 1_000
+HINTS_PER_SLOT = 2
+
+
+class Carrier(Protocol):
+    """Carries hints to the performer; may lose, delay and repeat them."""
+
+    def send(self, job_id: int, item_ids: list[int]) -> None: ...
+
+
+class Feed:
+    """Reads the claimable items of one scope of a job, once through in order, and hints at them."""
+
+    def __init__(self, ledger: Ledger, performer: Performer, carrier: Carrier, *, trial_only: bool) -> None:
+        self._ledger = ledger
+        self._performer = performer
+        self._carrier = carrier
+        self._trial_only = trial_only
+        self._ids: deque[int] = deque()
+        self._cursor = -1
+        self._sent = performer.consumed
+        self.is_exhausted = False
+
+    @property
+    def outstanding(self) -> int:
+        """Hints sent and not yet taken."""
+        return self._sent - self._performer.consumed
+
+    async def run(self) -> None:
+        """Top the window up whenever half of it is taken, until every item was hinted at."""
+        window = HINTS_PER_SLOT * self._performer.concurrency
+        while not self.is_exhausted:
+            if self.outstanding > window // 2:
+                self._performer.has_consumed.clear()
+                await self._performer.has_consumed.wait()
+                continue
+            if not self._ids:
+                self._ids.extend(await asyncio.to_thread(self.read, after=self._cursor, limit=READ_AT_ONCE))
+                if not self._ids:
+                    self.is_exhausted = True
+                    return
+                self._cursor = self._ids[-1]
+            count = min(len(self._ids), window - self.outstanding)
+            ids = [self._ids.popleft() for _ in range(count)]
+            self._sent += count
+            await asyncio.to_thread(self._carrier.send, self._performer.job_id, ids)
+
+    def read(self, *, after: int, limit: int) -> list[int]:
+        """Return claimable items from the ledger, by id."""
+        with self._ledger.read() as connection:
+            return claimable_ids(
+                connection,
+                self._performer.job_id,
+                after=after,
+                limit=limit,
+                trial_only=self._trial_only,
+                now=time.time(),
+            )
+
+    def forget_outstanding(self) -> None:
+        """Take what was sent and never came for lost. A late copy does no harm: it finds nothing to claim."""
+        self._sent = self._performer.consumed
+        self._performer.has_consumed.set()

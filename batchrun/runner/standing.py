@@ -1,0 +1,99 @@
+"""Where a job stands, as one value: what `status --json` prints, and what a command's exit code follows from."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from batchrun.core.states import FINAL_JOB_STATES, ItemState, JobState
+from batchrun.core.stats import percentile
+from batchrun.errors import JobNotFound
+from batchrun.ledger.jobs import Job, find_job, list_jobs
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.reports import AttemptReport, count_items, heartbeat, recent_latencies, report_attempts, warnings
+
+AUTH_REASONS = frozenset({"auth", "forbidden"})
+# Pauses that a person asked for, or that simply end a command's work, rather than a guard's stop.
+QUIET_REASONS = frozenset({"paused_by_user", "trial_only", "declined"})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as the ledger has it at one instant."""
+
+    job: Job
+    counts: dict[ItemState, int]
+    attempts: AttemptReport
+    warnings: dict[str, int]
+    e2el_p50_s: float | None
+    e2el_p95_s: float | None
+    items_per_s: float | None
+    in_flight: int
+    holder: dict[str, Any] | None  # name, host, pid of the process that performs it
+    elapsed_s: float
+
+    @property
+    def is_under_way(self) -> bool:
+        """True while somebody works on the job."""
+        return self.job.state not in FINAL_JOB_STATES and self.job.holder is not None
+
+    @property
+    def adds_up(self) -> bool:
+        """The accounting identity of the items, which holds at every instant."""
+        return sum(self.counts.values()) == self.job.total or self.job.state is JobState.VALIDATING
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that leaves the job like this (UX.md): 5, then 6, then 3."""
+        if self.job.state is JobState.PAUSED:
+            if self.job.reason in AUTH_REASONS:
+                return 4
+            return 0 if self.job.reason in QUIET_REASONS else 5
+        if self.job.state not in (JobState.COMPLETED, JobState.CANCELLED):
+            return 8
+        if self.counts[ItemState.IN_DOUBT]:
+            return 6
+        unhappy = (ItemState.FAILED, ItemState.REJECTED, ItemState.CANCELLED)
+        return 3 if any(self.counts[state] for state in unhappy) else 0
+
+
+def read_standing(ledger: Ledger, task_id: str) -> Standing:
+    """Read where one job stands.
+
+    Raises:
+        JobNotFound: there is no such job.
+    """
+    with ledger.read() as connection:
+        job = find_job(connection, task_id)
+        latencies = recent_latencies(connection, job.id)
+        holder = heartbeat(connection, job.holder) if job.holder is not None else None
+        return Standing(
+            job=job,
+            counts=count_items(connection, job.id),
+            attempts=report_attempts(connection, job.id),
+            warnings=warnings(connection, job.id),
+            e2el_p50_s=percentile(latencies, 50),
+            e2el_p95_s=percentile(latencies, 95),
+            items_per_s=holder["items_per_s"] if holder else None,
+            in_flight=(holder["in_flight"] or 0) if holder else 0,
+            holder={name: holder[name] for name in ("name", "host", "pid")} if holder else None,
+            elapsed_s=(job.ended_at or time.time()) - (job.started_at or job.created_at),
+        )
+
+
+def latest_job(ledger: Ledger) -> str:
+    """Return the name of the job registered last.
+
+    Raises:
+        JobNotFound: there is none.
+    """
+    with ledger.read() as connection:
+        found = list_jobs(connection)
+    if not found:
+        raise JobNotFound("this ledger holds no job yet", hint="batchrun submit jobs/job.json")
+    return found[0].task_id
+
+
+def list_standings(ledger: Ledger) -> list[tuple[Job, dict[ItemState, int]]]:
+    """Return every job with its counts, latest first."""
+    with ledger.read() as connection:
+        return [(job, count_items(connection, job.id)) for job in list_jobs(connection)]

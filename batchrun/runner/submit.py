@@ -1,0 +1,297 @@
+"""Checking a spec with its whole input, and registering it as a job: new, the same again, or changed."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from batchrun.core.prices import to_pusd, worst_cost_pusd
+from batchrun.core.request import Defaults
+from batchrun.core.sample import choose
+from batchrun.core.spec import JobSpec, check_spec
+from batchrun.core.states import JobState
+from batchrun.errors import BadInput, Fault, IllegalMove, JobBusy, JobNotFound, SpecChanged, UsageFault
+from batchrun.files.inputs import InputItem, RejectedLine, Survey, read_items, survey
+from batchrun.files.paths import check_paths, default_error_file
+from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.jobs import Job
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.liveness import Observer
+from batchrun.ledger.register import Changes, Line, accept, compare, forget_items, stage, unstage, write_items
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A spec and an input without faults."""
+
+    spec: JobSpec
+    defaults: Defaults
+    survey: Survey
+    input: Path
+    output: Path
+    errors: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What flags and settings put over the spec. None of it is part of the job's identity."""
+
+    on_unknown: str | None = None
+    concurrency: int | None = None
+    max_cost_usd: Any = None
+    trial_size: int | None = None
+    base_url: str | None = None
+
+
+def read_spec_text(path: Path) -> str:
+    """Read a spec file.
+
+    Raises:
+        UsageFault: it is not there, is a folder, or is no text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageFault(f"{str(path)!r} does not exist", hint="batchrun submit jobs/job.json") from None
+    except IsADirectoryError:
+        raise UsageFault(f"{str(path)!r} is a folder", hint="name the job.json in it") from None
+    except UnicodeDecodeError:
+        raise UsageFault(f"{str(path)!r} is not UTF-8 text", hint="save it as UTF-8") from None
+    except OSError as error:
+        raise UsageFault(f"{str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def check(path: Path, *, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
+    """Check a spec and its whole input. No network, nothing written.
+
+    Raises:
+        BadInput: with all faults of both, the input's up to `max_faults`, and their total.
+        UsageFault: the spec file cannot be read.
+    """
+    spec, faults, raw = check_spec(read_spec_text(path), where=str(path))
+    read = raw if spec is None else spec.model_dump()
+    named = {key: Path(read[key]) if isinstance(read.get(key), str) and read[key] else None for key in _FILES}
+    source, output = named["input_file"], named["output_file"]
+    errors = named["error_file"] or (default_error_file(output) if output else None)
+    if source is not None and output is not None and errors is not None:
+        faults += check_paths(input_file=source, output_file=output, error_file=errors)
+    defaults = Defaults.of(spec) if spec else Defaults(model="?", max_tokens=1, endpoint=_endpoint(raw), params={})
+    seen = None
+    if source is not None and source.is_file():
+        seen = survey(source, defaults, max_faults=max_faults, skip_invalid=skip_invalid)
+        faults += [] if skip_invalid and seen.items else seen.faults
+    total = len(faults) + (
+        max(0, seen.fault_count - len(seen.faults)) if seen and not (skip_invalid and seen.items) else 0
+    )
+    if faults:
+        raise BadInput(faults, total=total, hint=f"batchrun validate {path} lists them; `--skip-invalid` runs the rest")
+    assert spec is not None and source is not None and output is not None and errors is not None and seen is not None
+    return Checked(spec, defaults, seen, source.absolute(), output.absolute(), errors.absolute())
+
+
+_FILES = ("input_file", "output_file", "error_file")
+
+
+def _endpoint(raw: dict[str, Any]) -> str:
+    default: str = JobSpec.model_fields["endpoint"].default
+    value = raw.get("endpoint")
+    return value if isinstance(value, str) else default
+
+
+def effective_spec(checked: Checked, overrides: Overrides) -> dict[str, Any]:
+    """Return the spec as the ledger keeps it: flags applied, paths absolute, the address it runs at, no secret."""
+    spec = checked.spec.model_dump(mode="json")
+    spec["input_file"], spec["output_file"] = str(checked.input), str(checked.output)
+    spec["error_file"] = str(checked.errors)
+    spec["on_unknown"] = overrides.on_unknown or checked.spec.on_unknown or "hold"
+    spec["concurrency"] = overrides.concurrency or checked.spec.concurrency
+    if overrides.max_cost_usd is not None:
+        spec["max_cost_usd"] = str(overrides.max_cost_usd)
+    if overrides.trial_size is not None:
+        spec["trial"]["size"] = overrides.trial_size
+    spec["resolved_base_url"] = overrides.base_url
+    return spec
+
+
+def find(ledger: Ledger, task_id: str) -> Job | None:
+    """Return the job of this name, or None."""
+    with ledger.read() as connection:
+        try:
+            return job_moves.find_job(connection, task_id)
+        except JobNotFound:
+            return None
+
+
+def register(ledger: Ledger, checked: Checked, *, spec: dict[str, Any], worker_id: int) -> Job | None:
+    """- -> validating -> in_progress: write the job with all its items, held by this process.
+
+    Returns:
+        The job, or None when another process registered it first.
+
+    Raises:
+        BadInput: the input changed while it was read, or the output file is another job's.
+    """
+    now = time.time()
+    trial = spec["trial"]
+    chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
+    has_trial = 0 < len(chosen) < checked.survey.items
+    max_cost = spec["max_cost_usd"]
+    with ledger.write() as connection:
+        _refuse_shared_output(connection, checked)
+        job = job_moves.register_job(
+            connection,
+            task_id=checked.spec.task_id,
+            spec=spec,
+            input_digest=checked.survey.sha256,
+            params_digest=checked.defaults.digest().hex(),
+            total=checked.survey.items + checked.survey.rejected,
+            phase="trial" if has_trial else "full",
+            on_unknown=spec["on_unknown"],
+            concurrency=spec["concurrency"],
+            retry_times=spec["retry_times"],
+            max_cost_pusd=to_pusd(max_cost),
+            holder=worker_id,
+            now=now,
+        )
+    if job is None:
+        return None
+    return _fill(ledger, checked, job, trial=chosen if has_trial else frozenset(), now=now)
+
+
+def _fill(ledger: Ledger, checked: Checked, job: Job, *, trial: frozenset[int], now: float) -> Job:
+    try:
+        write_items(ledger, job.id, lines(checked), trial=_positions(checked, trial), now=now)
+    except BadInput as error:
+        with ledger.write() as connection:
+            job_moves.move_job(connection, job.id, "fail", now=time.time(), reason="input", message=str(error))
+        raise
+    with ledger.write() as connection:
+        job_moves.move_job(connection, job.id, "open", now=time.time())
+        return job_moves.read_job(connection, job.id)
+
+
+def is_unfinished(job: Job) -> bool:
+    """Say whether the job's registration has not ended, or could not."""
+    return job.state in (JobState.VALIDATING, JobState.FAILED)
+
+
+def take_over_registration(ledger: Ledger, checked: Checked, job: Job, *, worker_id: int, dead_after_s: float) -> Job:
+    """Finish a registration that died half-way: forget what it had written, and write it anew.
+
+    Raises:
+        JobBusy: whoever registers it is alive.
+    """
+    observer = Observer(ledger, dead_after_s=dead_after_s)
+    if job.holder is not None and not observer.is_dead(job.holder):
+        raise JobBusy(f"job {job.task_id!r} is being registered by another process", hint="try again when it has ended")
+    with ledger.write() as connection:
+        if not job_moves.take(connection, job.id, worker_id=worker_id, instead_of=job.holder, now=time.time()):
+            raise JobBusy(f"job {job.task_id!r} is being registered by another process", hint="try again")
+        job_moves.restart_registration(
+            connection,
+            job.id,
+            total=checked.survey.items + checked.survey.rejected,
+            input_digest=checked.survey.sha256,
+            params_digest=checked.defaults.digest().hex(),
+        )
+    forget_items(ledger, job.id)
+    trial = job.spec["trial"]
+    chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
+    return _fill(ledger, checked, job, trial=chosen if job.phase == "trial" else frozenset(), now=time.time())
+
+
+def _positions(checked: Checked, chosen: frozenset[int]) -> frozenset[int]:
+    """Positions count rejected lines too; without any, the chosen numbers are the positions."""
+    if not checked.survey.rejected or not chosen:
+        return chosen
+    wanted, found, number = set(chosen), set(), 0
+    for item in read_items(checked.input, checked.defaults, checked.survey):
+        if isinstance(item, InputItem):
+            if number in wanted:
+                found.add(item.position)
+            number += 1
+    return frozenset(found)
+
+
+def lines(checked: Checked) -> Iterator[Line]:
+    """Turn the input into what the ledger takes."""
+    price = checked.spec.price
+    for item in read_items(checked.input, checked.defaults, checked.survey):
+        if isinstance(item, RejectedLine):
+            yield Line(item.position, item.line_no, item.custom_id, None, None, item.message, None, None, None)
+            continue
+        request = item.request
+        worst = worst_cost_pusd(price, body_bytes=len(request.body), max_output_tokens=request.max_output_tokens)
+        yield Line(
+            item.position,
+            item.line_no,
+            item.custom_id,
+            request.digest,
+            request.model,
+            request.note,
+            request.path,
+            request.body,
+            worst,
+        )
+
+
+def _refuse_shared_output(connection: Any, checked: Checked) -> None:
+    for other in job_moves.list_jobs(connection):
+        if other.task_id == checked.spec.task_id or other.state is JobState.FAILED:
+            continue
+        theirs = {other.spec["output_file"], other.spec["error_file"]}
+        if str(checked.output) in theirs or str(checked.errors) in theirs:
+            what = f"'output_file' {str(checked.output)!r} is job {other.task_id!r}'s output"
+            raise BadInput([Fault("spec", what, "name another output_file")])
+
+
+def is_same(job: Job, checked: Checked) -> bool:
+    """Say whether the ledger's job has this input and these request parameters."""
+    same_input = job.input_digest == checked.survey.sha256
+    return same_input and job.params_digest == checked.defaults.digest().hex()
+
+
+def explain_changes(ledger: Ledger, checked: Checked, job: Job) -> Changes:
+    """Compare a changed input with the job's items."""
+    stage(ledger, job.id, lines(checked))
+    with ledger.read() as connection:
+        return compare(connection, job.id)
+
+
+def refuse_changes(ledger: Ledger, changes: Changes, job: Job) -> SpecChanged:
+    """Forget the staged lines and make the error that explains what changed and what to type to go on."""
+    unstage(ledger, job.id)
+    return SpecChanged(
+        f"job {job.task_id!r} stands in the ledger with another input or other parameters: {changes.unchanged:,} items "
+        f"unchanged, {changes.changed:,} changed, {changes.new:,} new, {changes.removed:,} removed",
+        hint="add --accept-changes (unchanged items are kept and not paid again), or use another task_id",
+    )
+
+
+def accept_changes(ledger: Ledger, checked: Checked, job: Job, *, spec: dict[str, Any]) -> tuple[Job, Changes]:
+    """Make the new input the job's; the job is open again.
+
+    Raises:
+        IllegalMove: a changed or removed item is running or in doubt.
+    """
+    now = time.time()
+    try:
+        changes = accept(
+            ledger,
+            job.id,
+            input_digest=checked.survey.sha256,
+            params_digest=checked.defaults.digest().hex(),
+            spec=json.dumps(spec),
+            trial=frozenset(),
+            now=now,
+        )
+    except IllegalMove:
+        unstage(ledger, job.id)
+        raise
+    with ledger.write() as connection:
+        job_moves.set_phase(connection, job.id, phase="full", verdict=job.trial_verdict or "skipped", now=now)
+        if changes.new or changes.changed or changes.removed:
+            job_moves.move_job(connection, job.id, "reopen", now=now)
+        return job_moves.read_job(connection, job.id), changes

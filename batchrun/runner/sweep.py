@@ -1,0 +1,101 @@
+"""What dead workers left behind: answers in their spools are adopted, and what they had in hand becomes doubt."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from batchrun.core.prices import Price
+from batchrun.core.retry import RetryPolicy, decide
+from batchrun.ledger.consents import retry_by_policy
+from batchrun.ledger.jobs import Job, move_job, read_job
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.liveness import Observer
+from batchrun.ledger.settle import Settled, rescue, settle
+from batchrun.ledger.spool import Frame, read_frames, remove_files
+from batchrun.ledger.sweeps import Incarnation, bury, incarnations, jobs_of, open_attempt
+from batchrun.runner.evidence import restore
+from batchrun.runner.perform import Judge, make_settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a job's evidence is judged, priced and followed."""
+
+    judge: Judge
+    price: Price | None
+    policy: RetryPolicy
+
+
+@dataclass
+class Swept:
+    """What a sweep found."""
+
+    dead: int = 0
+    adopted: int = 0  # paid answers that a dead worker had received
+    in_doubt: int = 0
+    alive: int = 0  # workers that live, or whose death cannot be told yet
+
+
+def sweep(ledger: Ledger, observer: Observer, *, except_worker: int, rules_of: Callable[[Job], Rules]) -> Swept:
+    """Adopt and rescue whatever the dead have left, of any job. Safe at any time and as often as one likes."""
+    swept = Swept()
+    with ledger.read() as connection:
+        known = incarnations(connection, except_worker=except_worker)
+    for one in known:
+        if not observer.is_dead(one.worker_id):
+            swept.alive += 1
+            continue
+        swept.dead += 1
+        _bury(ledger, one, swept, rules_of)
+    return swept
+
+
+def _bury(ledger: Ledger, one: Incarnation, swept: Swept, rules_of: Callable[[Job], Rules]) -> None:
+    # Spool before rescue: an answer that is there must not become a doubt.
+    for frame in read_frames(one.folder, one.incarnation):
+        if _adopt(ledger, frame, rules_of):
+            swept.adopted += 1
+    now = time.time()
+    with ledger.write() as connection:
+        for job_id in jobs_of(connection, one.worker_id):
+            swept.in_doubt += len(rescue(connection, job_id=job_id, worker_id=one.worker_id, now=now))
+        bury(connection, one.worker_id, now=now)
+    remove_files(one.folder, one.incarnation)
+
+
+def _adopt(ledger: Ledger, frame: Frame, rules_of: Callable[[Job], Rules]) -> bool:
+    with ledger.read() as connection:
+        attempt = open_attempt(connection, frame.key)
+        if attempt is None:
+            return False
+        job = read_job(connection, attempt.job_id)
+    rules = rules_of(job)
+    reply, path = restore(frame.about, frame.body)
+    evidence = rules.judge(reply, path)
+    settlement = make_settlement(
+        evidence,
+        decide(evidence, attempt.tries, rules.policy),
+        key=frame.key,
+        job_id=attempt.job_id,
+        worker_id=attempt.worker_id,
+        price=rules.price,
+        reserved_pusd=attempt.reserved_pusd,
+        now=time.time(),
+    )
+    with ledger.write() as connection:
+        settled = settle(connection, settlement)
+        if settled in (Settled.ADOPTED, Settled.CORRECTED):
+            move_job(connection, job.id, "reopen", now=time.time())  # a job that had ended writes its outputs anew
+    return settled in (Settled.MOVED, Settled.ADOPTED, Settled.CORRECTED)
+
+
+def follow_policy(ledger: Ledger, job: Job) -> int:
+    """Under `on_unknown: retry`, send doubts and useless answers back to pending; return how many."""
+    if job.on_unknown != "retry":
+        return 0
+    now = time.time()
+    with ledger.write() as connection:
+        retried, given_up = retry_by_policy(connection, job.id, retry_times=job.retry_times, now=now)
+        if retried or given_up:
+            move_job(connection, job.id, "reopen", now=now)
+    return retried

@@ -1,0 +1,42 @@
+"""Settings from the environment and `.env`: where the ledger is, which endpoint, and waits that tests shorten.
+
+Precedence is flag > job spec > BATCHRUN_* > OPENAI_* > .env > default; flags and spec are applied by whoever has them.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AliasChoices, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """One process's settings. The key never leaves `api_key`, which does not print itself."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BATCHRUN_", env_file=".env", extra="ignore", env_ignore_empty=True, populate_by_name=True
+    )
+
+    db: str = Field(default="sqlite:///.batchrun/ledger.db", description="the ledger's address")
+    broker: str | None = Field(default=None, description="redis://...; embedded where unset")
+    home: Path = Field(default=Path(".batchrun"), description="locks and spools, for a ledger that is no file")
+    base_url: str | None = Field(default=None, validation_alias=AliasChoices("BATCHRUN_BASE_URL", "OPENAI_BASE_URL"))
+    api_key: SecretStr | None = Field(default=None, validation_alias=AliasChoices("BATCHRUN_API_KEY", "OPENAI_API_KEY"))
+    on_unknown: Literal["hold", "retry"] | None = Field(default=None)
+    worker_name: str | None = Field(default=None, description="a label for this process")
+
+    first_wait_s: float = Field(default=1.0, gt=0, description="backoff after the first try")
+    longest_wait_s: float = Field(default=60.0, gt=0, description="longest backoff")
+    throttle_budget_s: float = Field(default=3600.0, gt=0, description="waiting that throttling may cost one item")
+    drain_timeout_s: float | None = Field(default=None, ge=0, description="default: the job's timeout_s")
+    heartbeat_s: float = Field(default=2.0, gt=0)
+    dead_after_s: float = Field(default=10.0, gt=0)
+    idle_claim_s: float = Field(default=1.0, gt=0, description="an idle slot then claims straight from the ledger")
+    never_reached_s: float = Field(default=10.0, gt=0, description="how long to try an endpoint never reached")
+    probe_s: float = Field(default=1.0, gt=0, description="between two looks for an endpoint that is away")
+
+
+def load_settings(*, env_file: str | None = None, db: str | None = None, broker: str | None = None) -> Settings:
+    """Read the settings; a flag given here wins over the environment."""
+    given = {name: value for name, value in (("db", db), ("broker", broker)) if value is not None}
+    return Settings(_env_file=env_file or ".env", **given)  # type: ignore[arg-type]

@@ -1,0 +1,148 @@
+"""Settings into objects: the only place that knows all classes. A command opens a house and makes one runner call."""
+
+import os
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from batchrun.core.outcome import Break, Evidence, Reply
+from batchrun.core.prices import Price
+from batchrun.core.retry import RetryPolicy
+from batchrun.endpoint.address import is_local, normalise_base_url
+from batchrun.endpoint.classify import Profile, classify
+from batchrun.endpoint.client import Endpoint
+from batchrun.endpoint.key import Mask, clean_key
+from batchrun.errors import EndpointFault, UsageFault
+from batchrun.ledger.jobs import Job
+from batchrun.ledger.ledger import Ledger
+from batchrun.queue.embedded import EmbeddedQueue
+from batchrun.runner.drive import Gear
+from batchrun.runner.policy import make_policy
+from batchrun.runner.session import Waits
+from batchrun.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """One process's ledger and settings, and the gear to perform jobs with."""
+
+    settings: Settings
+    ledger: Ledger
+
+    def base_url(self, spec_base_url: str | None, stored: str | None = None) -> str:
+        """Return the endpoint's address: the spec's, else the environment's, else the one stored with the job.
+
+        Raises:
+            EndpointFault: there is none, or it cannot be understood.
+        """
+        text = spec_base_url or self.settings.base_url or stored
+        if text is None:
+            raise EndpointFault(
+                "no endpoint is named",
+                hint="export OPENAI_BASE_URL=http://127.0.0.1:8000/v1, or set base_url in the spec",
+            )
+        return normalise_base_url(text)
+
+    def api_key(self, base_url: str, variable: str | None) -> str:
+        """Return the key for this address, cleaned; "EMPTY" where a local endpoint needs none.
+
+        Raises:
+            EndpointFault: there is none for a remote endpoint, or it cannot be a key.
+        """
+        if variable is not None:
+            raw = os.environ.get(variable)
+            if raw is None and not is_local(base_url):
+                raise EndpointFault(
+                    f"the variable {variable!r} (api_key_env) is not set", hint=f"export {variable}=..."
+                )
+        else:
+            raw = _reveal(self.settings.api_key)
+        return clean_key(raw, base_url=base_url)
+
+    def gear(self) -> Gear:
+        """Return what a drive needs: how to reach, judge, price, retry, queue and wait, for any job of this ledger."""
+        if self.settings.broker is not None:
+            raise UsageFault(
+                "BATCHRUN_BROKER is set, and this release works embedded only", hint="unset BATCHRUN_BROKER"
+            )
+        return Gear(
+            endpoint_of=self._endpoint,
+            judge_of=self._judge,
+            price_of=_price,
+            policy_of=self._policy,
+            queue_of=EmbeddedQueue,
+            waits_of=self._waits,
+            dead_after_s=self.settings.dead_after_s,
+            worker_name=self.settings.worker_name or f"{socket.gethostname()}-{os.getpid()}",
+        )
+
+    def _access(self, job: Job) -> tuple[str, str]:
+        base_url = self.base_url(job.spec["base_url"], job.spec.get("resolved_base_url"))
+        return base_url, self.api_key(base_url, job.spec["api_key_env"])
+
+    def _endpoint(self, job: Job) -> Endpoint:
+        base_url, key = self._access(job)
+        return Endpoint(base_url, key, concurrency=job.concurrency, timeout_s=job.spec["timeout_s"])
+
+    def _judge(self, job: Job) -> "Judge":
+        _, key = self._access(job)
+        statuses = (frozenset(job.spec["unknown_statuses"]), frozenset(job.spec["refused_statuses"]))
+        return Judge(Profile(*statuses), Mask(key))
+
+    def _policy(self, job: Job) -> RetryPolicy:
+        return make_policy(
+            on_unknown=job.on_unknown,
+            retry_times=job.retry_times,
+            chance=random.random,
+            first_wait_s=self.settings.first_wait_s,
+            longest_wait_s=self.settings.longest_wait_s,
+            throttle_budget_s=self.settings.throttle_budget_s,
+        )
+
+    def _waits(self, job: Job) -> Waits:
+        own = self.settings.drain_timeout_s
+        return Waits(
+            idle_claim_s=self.settings.idle_claim_s,
+            never_reached_s=self.settings.never_reached_s,
+            probe_s=self.settings.probe_s,
+            drain_s=job.spec["timeout_s"] if own is None else own,
+            heartbeat_s=self.settings.heartbeat_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Classifies one job's replies."""
+
+    profile: Profile
+    mask: Mask
+
+    def __call__(self, exchange: Reply | Break, path: str) -> Evidence:
+        return classify(exchange, path=path, profile=self.profile, mask=self.mask)
+
+    def clean(self, body: bytes) -> bytes:
+        """Return a body as it may be written to disk: without the key, should the server echo it."""
+        return self.mask.answer(body)
+
+
+def _price(job: Job) -> Price | None:
+    price = job.spec["price"]
+    return None if price is None else Price.model_validate(price)
+
+
+def _reveal(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+@contextmanager
+def open_house(settings: Settings) -> Iterator[House]:
+    """Open the ledger, and close it at the end."""
+    ledger = Ledger(settings.db, folder=settings.home.absolute())
+    try:
+        yield House(settings, ledger)
+    finally:
+        ledger.close()

@@ -1,0 +1,76 @@
+"""Fixtures for every test: a clean environment and private servers, started only by the tests that ask for them."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import TypeVar
+
+import pytest
+
+from tests import services
+
+Server = TypeVar("Server")
+
+
+def pytest_configure() -> None:
+    """Take the user's own endpoint, key, ledger and proxies out of the environment of the tests and their processes."""
+    for name in list(os.environ):
+        if name.upper().startswith(("BATCHRUN_", "OPENAI_")) or name.upper().endswith("_PROXY"):
+            del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[services.RedisServer]:
+    """This test process's own redis-server; ask for `redis_url` to find it empty."""
+    yield from _run_or_skip(services.run_redis)
+
+
+@pytest.fixture
+def redis_url(redis_server: services.RedisServer) -> str:
+    """The address of a private Redis that holds nothing yet."""
+    assert redis_server.ask("FLUSHALL") == "+OK\r\n"
+    return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[services.PostgresServer]:
+    """This test process's own Postgres cluster; ask for `postgres_url` to get a database in it."""
+    yield from _run_or_skip(services.run_postgres)
+
+
+@pytest.fixture(scope="session")
+def make_postgres_database(postgres_server: services.PostgresServer) -> Iterator[Callable[[], str]]:
+    """Return a function that makes one more empty database and returns its address."""
+    import psycopg
+
+    numbers = count(1)
+    with psycopg.connect(postgres_server.url(), autocommit=True) as admin:
+
+        def make() -> str:
+            name = f"test_{next(numbers)}"
+            admin.execute(f"CREATE DATABASE {name}")
+            return postgres_server.url(name)
+
+        yield make
+
+
+@pytest.fixture
+def postgres_url(make_postgres_database: Callable[[], str]) -> str:
+    """The address of an empty Postgres database of this test's own."""
+    return make_postgres_database()
+
+
+def _run_or_skip(run: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
+    try:
+        with run() as server:
+            yield server
+    except services.ServerUnavailableError as reason:
+        server_unavailable(str(reason))
+
+
+def server_unavailable(reason: str) -> None:
+    """Skip at home; fail where a skipped test would go unseen (CI=true)."""
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

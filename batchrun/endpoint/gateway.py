@@ -1,8 +1,11 @@
-"""What a reply's headers tell about gateways on its way: evidence in ../notes/gateways.md."""
+"""What a reply's headers tell about gateways on its way.
+
+A real LiteLLM proxy (1.108) answers a clean JSON 500 when its provider did the work, billed it, and the connection then
+broke; only `llm_provider-*` headers show that the provider itself had answered.
+"""
 
 from collections.abc import Mapping
 
-# A gateway that parses and re-sends may turn a broken upstream connection into a clean JSON error of its own.
 PREFIXES = {
     "x-litellm-": "LiteLLM",
     "x-envoy-": "Envoy",

@@ -7,7 +7,7 @@ from batchrun.endpoint.address import request_url
 
 # Ready bytes go out over our own transport, so nothing unpacks a coding unasked.
 TRANSPORT_HEADERS = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
-# LiteLLM sends upstream again by itself, and each time may be billed: ../notes/gateways.md.
+# Left alone, LiteLLM sends upstream up to three times without a word, and each time may be billed.
 NO_HIDDEN_RETRIES = {"x-litellm-num-retries": "0"}
 
 

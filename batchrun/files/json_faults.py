@@ -15,10 +15,12 @@ _WRITE_JSON = "write JSON: in Python json.dumps(line), not str(line)"
 class Unfinished(LineFault):
     """A line that ends before its object or array does: perhaps JSON that was written over several lines."""
 
-    def __init__(self, opening: bytes) -> None:
-        name = "an object" if opening == b"{" else "an array"
+    def __init__(self, raw: bytes) -> None:
+        text = raw.strip()
+        self.is_array = text.startswith(b"[")
+        self.is_bracket_alone = len(text) == 1
+        name = "an array" if self.is_array else "an object"
         super().__init__(f"is not whole: {name} begins here and does not end on this line", _ONE_A_LINE)
-        self.opening = opening
 
 
 def explained(raw: bytes, message: str) -> LineFault:
@@ -39,9 +41,8 @@ def _whole_line_fault(raw: bytes, reason: str) -> LineFault | None:
         return LineFault("holds only NUL bytes", "the file was cut or damaged: take the line out")
     if raw.startswith(b"\xef\xbb\xbf"):
         return LineFault("begins with a byte order mark", "files were joined here: take out the three bytes EF BB BF")
-    opening = raw.lstrip()[:1]
-    if reason.startswith("EOF") and opening in (b"{", b"["):
-        return Unfinished(opening)
+    if reason.startswith("EOF") and raw.lstrip().startswith((b"{", b"[")):
+        return Unfinished(raw)
     if reason.startswith("recursion"):
         return LineFault("is nested more than 200 levels deep")
     return None

@@ -50,9 +50,8 @@ class Reading:
         self._digest = sha256()
         self.size_bytes = 0
         self.line_count = 0
-        self.file_fault = (
-            LineFault(*known) if known else None
-        )  # the file as a whole is no JSONL; what was yielded is void
+        # Set when the file as a whole is no JSONL; what was yielded is then void.
+        self.file_fault = LineFault(*known) if known else None
 
     def __iter__(self) -> Iterator[tuple[int, Draft | LineFault]]:
         """Yield (line number, draft or fault) for each line that is not blank, in file order."""
@@ -64,10 +63,10 @@ class Reading:
                 continue
             found = self._read(raw)
             if opened and isinstance(found, LineFault) and found.custom_id is None and _goes_on(raw):
-                if is_first:
+                if is_first and opened.is_bracket_alone:
                     self.file_fault = LineFault("holds JSON written over several lines", _COMPACT)
                 continue
-            if isinstance(found, Unfinished) and is_first and found.opening == b"[":
+            if isinstance(found, Unfinished) and is_first and found.is_array:
                 self.file_fault = LineFault("holds one array around everything", _ELEMENTS)
             is_first = is_first and opened is None and isinstance(found, Unfinished)
             opened = found if isinstance(found, Unfinished) else None

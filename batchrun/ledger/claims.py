@@ -2,12 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from batchrun.core.outcome import Charge
 from batchrun.core.retry import Tries
-from batchrun.core.states import ITEM_MOVES, AttemptState, ItemState, JobState
+from batchrun.core.states import AttemptState, ItemState
+from batchrun.ledger.guards import (
+    back_to_pending,
+    is_alive,
+    is_claimable,
+    job_allows,
+    lock_jobs,
+    move_money,
+    stands_in,
+)
 from batchrun.ledger.schema import attempt_key, attempts, items, jobs, requests
 
 
@@ -26,33 +36,6 @@ class Claim:
     reserved_pusd: int
 
 
-def is_claimable(now: float) -> ColumnElement[bool]:
-    """Build the guard on an item alone: pending, current, and its wait passed.
-
-    A wait that ends further ahead than it is long means that the clock was set back: it counts as passed.
-    """
-    return and_(
-        items.c.state == ItemState.PENDING,
-        items.c.is_current,
-        or_(items.c.not_before_at <= now, items.c.not_before_at > now + items.c.wait_s + 1.0),
-    )
-
-
-def job_allows(worker_id: int, now: float) -> ColumnElement[bool]:
-    """Build the guard on the item's job: in progress, not throttled, this phase, and held by nobody else."""
-    return exists().where(
-        jobs.c.id == items.c.job_id,
-        jobs.c.state == JobState.IN_PROGRESS,
-        or_(jobs.c.holder.is_(None), jobs.c.holder == worker_id),
-        or_(jobs.c.phase == "full", items.c.is_trial),
-        or_(
-            jobs.c.throttle_until_at.is_(None),
-            jobs.c.throttle_until_at <= now,
-            jobs.c.throttle_until_at > now + jobs.c.throttle_wait_s + 1.0,
-        ),
-    )
-
-
 def claim(
     connection: Connection, *, job_id: int, item_ids: Sequence[int], worker_id: int, endpoint: str, now: float
 ) -> list[Claim]:
@@ -61,64 +44,67 @@ def claim(
     What is not in the result was not claimed, and must not be sent. Money is reserved with the claim: items whose
     worst case does not fit under the job's limit stay pending.
     """
+    lock_jobs(connection, [job_id])
     fitting = within_budget(connection, job_id, item_ids)
     if not fitting:
         return []
-    wanted = (
-        select(items.c.id)
-        .where(items.c.id.in_(fitting), items.c.job_id == job_id, is_claimable(now), job_allows(worker_id, now))
-        .with_for_update(of=items, skip_locked=True)
-    )
     rows = connection.execute(
         update(items)
-        .where(items.c.id.in_(wanted), items.c.state.in_(ITEM_MOVES["claim"].sources))
-        .values(state=ItemState.RUNNING, fence=items.c.fence + 1, worker_id=worker_id)
-        .returning(
-            items.c.id,
-            items.c.fence,
-            items.c.custom_id,
-            items.c.tries,
-            items.c.throttled_s,
-            items.c.not_before_at,
-            items.c.worst_pusd,
+        .where(
+            items.c.id.in_(fitting),
+            items.c.job_id == job_id,
+            stands_in("claim"),
+            is_claimable(now),
+            job_allows(worker_id, now),
+            is_alive(worker_id),
         )
+        .values(state=ItemState.RUNNING, fence=items.c.fence + 1, worker_id=worker_id)
+        .returning(*_OF_A_CLAIM, items.c.not_before_at)
     ).all()
     if not rows:
         return []
-    connection.execute(
-        insert(attempts),
-        [
-            {
-                "key": attempt_key(row.id, row.fence),
-                "job_id": job_id,
-                "worker_id": worker_id,
-                "endpoint": endpoint,
-                "state": AttemptState.INTENT,
-                "queued_at": min(row.not_before_at, now),
-                "claimed_at": now,
-                "charge": Charge.POSSIBLE,
-                "reserved_pusd": row.worst_pusd or 0,
-            }
-            for row in rows
-        ],
-    )
-    if reserved := sum(row.worst_pusd or 0 for row in rows):
-        connection.execute(
-            update(jobs).where(jobs.c.id == job_id).values(reserved_pusd=jobs.c.reserved_pusd + reserved)
-        )
-    bodies = {
-        row.item_id: row
-        for row in connection.execute(select(requests).where(requests.c.item_id.in_([row.id for row in rows])))
+    connection.execute(insert(attempts), [_intent(row, worker_id, endpoint, now) for row in rows])
+    move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
+    return _claims(connection, rows)
+
+
+_OF_A_CLAIM = (
+    items.c.id,
+    items.c.fence,
+    items.c.job_id,
+    items.c.custom_id,
+    items.c.tries,
+    items.c.throttled_s,
+    items.c.worst_pusd,
+)
+
+
+def _intent(row: Any, worker_id: int, endpoint: str, now: float) -> dict[str, Any]:
+    return {
+        "key": attempt_key(row.id, row.fence),
+        "job_id": row.job_id,
+        "worker_id": worker_id,
+        "endpoint": endpoint,
+        "state": AttemptState.INTENT.value,
+        "queued_at": min(row.not_before_at, now),
+        "claimed_at": now,
+        "charge": Charge.POSSIBLE.value,
+        "reserved_pusd": row.worst_pusd or 0,
     }
+
+
+def _claims(connection: Connection, rows: Sequence[Any]) -> list[Claim]:
+    found = connection.execute(select(requests).where(requests.c.item_id.in_([row.id for row in rows])))
+    asked = {request.item_id: request for request in found}
     claims = [
         Claim(
             item_id=row.id,
             fence=row.fence,
             key=attempt_key(row.id, row.fence),
-            job_id=job_id,
+            job_id=row.job_id,
             custom_id=row.custom_id,
-            path=bodies[row.id].path,
-            body=bytes(bodies[row.id].body),
+            path=asked[row.id].path,
+            body=bytes(asked[row.id].body),
             tries=Tries(row.tries, row.throttled_s),
             reserved_pusd=row.worst_pusd or 0,
         )
@@ -128,59 +114,35 @@ def claim(
 
 
 def within_budget(connection: Connection, job_id: int, item_ids: Sequence[int]) -> list[int]:
-    """Return those items whose worst cost still fits under the job's limit, in the order given."""
+    """Return the items, in the order given, up to the first whose worst cost no longer fits under the job's limit."""
     money = select(jobs.c.max_cost_pusd, jobs.c.spent_pusd, jobs.c.reserved_pusd).where(jobs.c.id == job_id)
     job = connection.execute(money).one()
     if job.max_cost_pusd is None:
         return list(item_ids)
-    job = connection.execute(money.with_for_update()).one()
     left = job.max_cost_pusd - job.spent_pusd - job.reserved_pusd
-    worst = dict(
-        connection.execute(select(items.c.id, items.c.worst_pusd).where(items.c.id.in_(item_ids))).tuples().all()
-    )
+    # An item that is not pending cannot be claimed, so it takes no money away from the next.
+    pending = select(items.c.id, items.c.worst_pusd).where(items.c.id.in_(item_ids), stands_in("claim"))
+    worst = {row.id: row.worst_pusd or 0 for row in connection.execute(pending)}
     fitting = []
     for item_id in item_ids:
-        cost = worst.get(item_id) or 0
-        if cost > left:
+        left -= worst.get(item_id, 0)
+        if left < 0:
             break
-        left -= cost
         fitting.append(item_id)
     return fitting
 
 
 def lost_claims(connection: Connection, *, item_ids: Sequence[int], worker_id: int) -> list[Claim]:
-    """Read back the claims of a commit whose outcome never arrived: those that stand are this worker's."""
+    """Read back what this worker holds of `item_ids`, after a commit whose outcome never arrived.
+
+    The caller takes out what it had been given before: that is being sent already.
+    """
     rows = connection.execute(
-        select(items, requests.c.path, requests.c.body)
-        .join(requests, requests.c.item_id == items.c.id)
-        .where(items.c.id.in_(item_ids), items.c.worker_id == worker_id, items.c.state == ItemState.RUNNING)
-    ).all()
-    return [
-        Claim(
-            item_id=row.id,
-            fence=row.fence,
-            key=attempt_key(row.id, row.fence),
-            job_id=row.job_id,
-            custom_id=row.custom_id,
-            path=row.path,
-            body=bytes(row.body),
-            tries=Tries(row.tries, row.throttled_s),
-            reserved_pusd=row.worst_pusd or 0,
+        select(*_OF_A_CLAIM).where(
+            items.c.id.in_(item_ids), items.c.worker_id == worker_id, items.c.state == ItemState.RUNNING
         )
-        for row in rows
-    ]
-
-
-def back_to_pending() -> ColumnElement[str]:
-    """Build the state of an item that would become pending: cancelled, while its job is being cancelled."""
-    is_cancelled = exists().where(
-        jobs.c.id == items.c.job_id,
-        or_(
-            jobs.c.state.in_((JobState.CANCELLING, JobState.CANCELLED)),
-            and_(jobs.c.state == JobState.FINALIZING, jobs.c.was_cancelled),
-        ),
-    )
-    return case((is_cancelled, ItemState.CANCELLED.value), else_=ItemState.PENDING.value)
+    ).all()
+    return _claims(connection, rows) if rows else []
 
 
 def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, now: float) -> None:
@@ -188,36 +150,28 @@ def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, 
 
     The caller holds each claim's permit: from here on nobody sends it.
     """
+    lock_jobs(connection, [claim.job_id for claim in claims])
     # Only what is still open is released, so that repeating a commit of unknown outcome changes nothing.
-    keys = [claim.key for claim in claims]
-    still_open = set(
-        connection.execute(
-            select(attempts.c.key).where(attempts.c.key.in_(keys), attempts.c.state == AttemptState.INTENT)
-        ).scalars()
-    )
-    claims = [claim for claim in claims if claim.key in still_open]
-    if not claims:
+    is_open = (attempts.c.key.in_([claim.key for claim in claims]), attempts.c.state == AttemptState.INTENT)
+    held = connection.execute(select(attempts.c.key, attempts.c.job_id, attempts.c.reserved_pusd).where(*is_open)).all()
+    if not held:
         return
     connection.execute(
         update(attempts)
-        .where(attempts.c.key == bindparam("the_key"))
-        .values(state=AttemptState.NOT_SENT, charge=Charge.NONE, reserved_pusd=0, ended_at=now, cause="released"),
-        [{"the_key": claim.key} for claim in claims],
+        .where(*is_open)
+        .values(state=AttemptState.NOT_SENT, charge=Charge.NONE, reserved_pusd=0, ended_at=now, cause="released")
     )
+    still_open = {row.key for row in held}
     connection.execute(
         update(items)
         .where(
             items.c.id == bindparam("the_item"),
             items.c.fence == bindparam("the_fence"),
             items.c.worker_id == worker_id,
-            items.c.state.in_(ITEM_MOVES["release"].sources),
+            stands_in("release"),
         )
         .values(state=back_to_pending(), worker_id=None, not_before_at=now, wait_s=0.0),
-        [{"the_item": claim.item_id, "the_fence": claim.fence} for claim in claims],
+        [{"the_item": claim.item_id, "the_fence": claim.fence} for claim in claims if claim.key in still_open],
     )
-    for job_id in {claim.job_id for claim in claims}:
-        reserved = sum(claim.reserved_pusd for claim in claims if claim.job_id == job_id)
-        if reserved:
-            connection.execute(
-                update(jobs).where(jobs.c.id == job_id).values(reserved_pusd=jobs.c.reserved_pusd - reserved)
-            )
+    for job_id in {row.job_id for row in held}:
+        move_money(connection, job_id, reserved=-sum(row.reserved_pusd for row in held if row.job_id == job_id))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, select, update
 
 from batchrun.core.outcome import CAUSES
-from batchrun.core.states import ITEM_MOVES, AttemptState, ItemState
-from batchrun.ledger.claims import back_to_pending
+from batchrun.core.states import AttemptState, ItemState, JobState
 from batchrun.ledger.events import record_event
-from batchrun.ledger.schema import attempts, items
+from batchrun.ledger.guards import is_being_cancelled, lock_jobs, stands_in
+from batchrun.ledger.schema import FENCE_BITS, attempts, items, jobs
 
 _CHUNK = 5_000
 
@@ -64,9 +64,14 @@ def _stopped(row: Row[tuple[object, ...]]) -> Stopped:
 
 
 def consent(connection: Connection, job_id: int, shown: Sequence[Stopped], *, now: float) -> int:
-    """in_doubt or failed -> pending for exactly the (item, fence) pairs shown; return how many moved."""
+    """in_doubt or failed -> pending for exactly the (item, fence) pairs shown; return how many moved.
+
+    While the job is cancelling nothing moves: what went to pending would end as cancelled, and a doubt with it.
+    """
+    lock_jobs(connection, [job_id])
     fresh = {"tries": 0, "throttled_s": 0.0, "consents": items.c.consents + 1}
-    moved = _move(connection, "consent", shown, {"state": ItemState.PENDING, **_ready(now), **fresh})
+    is_cancelling = exists().where(jobs.c.id == items.c.job_id, jobs.c.state == JobState.CANCELLING)
+    moved = _move(connection, "consent", shown, {"state": ItemState.PENDING, **_ready(now), **fresh}, ~is_cancelling)
     detail = {"shown": len(shown), "moved": moved, "in_doubt": sum(one.state is ItemState.IN_DOUBT for one in shown)}
     record_event(connection, job_id, "consent", at=now, detail=detail)
     return moved
@@ -74,6 +79,7 @@ def consent(connection: Connection, job_id: int, shown: Sequence[Stopped], *, no
 
 def give_up(connection: Connection, job_id: int, shown: Sequence[Stopped], *, now: float) -> int:
     """in_doubt -> failed for exactly the pairs shown; their attempts stay unknown, and stay possibly billed."""
+    lock_jobs(connection, [job_id])
     values = {"state": ItemState.FAILED, "cause": "given_up", "message": "given up while in doubt"}
     moved = _move(connection, "give_up", shown, values)
     record_event(connection, job_id, "give_up", at=now, detail={"shown": len(shown), "moved": moved})
@@ -83,63 +89,58 @@ def give_up(connection: Connection, job_id: int, shown: Sequence[Stopped], *, no
 def retry_by_policy(connection: Connection, job_id: int, *, retry_times: int, now: float) -> tuple[int, int]:
     """Under on_unknown retry: in_doubt and uselessly answered items -> pending while tries are left, else -> failed.
 
+    A job that is cancelling or was cancelled sends nothing again: there a doubt stays a doubt.
+
     Returns:
         (sent back to pending, given up).
     """
-    unusable = exists().where(
-        attempts.c.key == items.c.id * (1 << 20) + items.c.fence, attempts.c.state == AttemptState.UNUSABLE
+    lock_jobs(connection, [job_id])
+    mine = (items.c.job_id == job_id, items.c.is_current, ~is_being_cancelled())
+    has_tries_left = items.c.tries <= retry_times
+    is_useless = exists().where(
+        attempts.c.key == items.c.id * (1 << FENCE_BITS) + items.c.fence, attempts.c.state == AttemptState.UNUSABLE
     )
-    base = (items.c.job_id == job_id, items.c.is_current)
-    left = items.c.tries <= retry_times
-    back = {"state": back_to_pending(), "fence": items.c.fence + 1, **_ready(now)}
-    doubts = connection.execute(
-        update(items).where(*base, items.c.state == ItemState.IN_DOUBT, left).values(back)
-    ).rowcount
-    useless = connection.execute(
-        update(items).where(*base, items.c.state == ItemState.FAILED, left, unusable).values(back)
-    ).rowcount
-    spent = connection.execute(
-        update(items)
-        .where(*base, items.c.state == ItemState.IN_DOUBT)
-        .values(state=ItemState.FAILED, fence=items.c.fence + 1)
-    ).rowcount
-    if doubts or useless or spent:
-        detail = {"retried": doubts + useless, "given_up": spent}
-        record_event(connection, job_id, "policy_retry", at=now, detail=detail)
-    return doubts + useless, spent
+    up = {"fence": items.c.fence + 1}
+    back = {"state": ItemState.PENDING, **_ready(now), **up}
+    in_doubt, failed = items.c.state == ItemState.IN_DOUBT, items.c.state == ItemState.FAILED
+    retried = connection.execute(update(items).where(*mine, in_doubt, has_tries_left).values(back)).rowcount
+    retried += connection.execute(update(items).where(*mine, failed, has_tries_left, is_useless).values(back)).rowcount
+    given_up = {"state": ItemState.FAILED, "cause": "given_up", "message": "in doubt, and its retries are spent", **up}
+    spent = connection.execute(update(items).where(*mine, in_doubt).values(given_up)).rowcount
+    if retried or spent:
+        record_event(connection, job_id, "policy_retry", at=now, detail={"retried": retried, "given_up": spent})
+    return retried, spent
 
 
 def cancel_pending(connection: Connection, job_id: int) -> int:
     """pending -> cancelled for all of the job."""
-    return connection.execute(
-        update(items)
-        .where(items.c.job_id == job_id, items.c.state.in_(ITEM_MOVES["cancel"].sources), items.c.is_current)
-        .values(state=ItemState.CANCELLED)
-    ).rowcount
+    lock_jobs(connection, [job_id])
+    mine = (items.c.job_id == job_id, items.c.is_current, stands_in("cancel"))
+    return connection.execute(update(items).where(*mine).values(state=ItemState.CANCELLED)).rowcount
 
 
 def reopen_cancelled(connection: Connection, job_id: int, *, now: float) -> int:
     """cancelled -> pending for all of the job."""
-    return connection.execute(
-        update(items)
-        .where(items.c.job_id == job_id, items.c.state.in_(ITEM_MOVES["reopen"].sources), items.c.is_current)
-        .values(state=ItemState.PENDING, **_ready(now))
-    ).rowcount
+    lock_jobs(connection, [job_id])
+    mine = (items.c.job_id == job_id, items.c.is_current, stands_in("reopen"))
+    return connection.execute(update(items).where(*mine).values(state=ItemState.PENDING, **_ready(now))).rowcount
 
 
 def _ready(now: float) -> dict[str, float]:
     return {"not_before_at": now, "wait_s": 0.0}
 
 
-def _move(connection: Connection, name: str, shown: Sequence[Stopped], values: Mapping[str, object]) -> int:
+def _move(
+    connection: Connection,
+    name: str,
+    shown: Sequence[Stopped],
+    values: Mapping[str, object],
+    *guards: ColumnElement[bool],
+) -> int:
     """Make one guarded move for each (item, fence) pair; the fence rises, so that a pair is good for one move only."""
-    guard: tuple[ColumnElement[bool], ...] = (
-        items.c.id == bindparam("the_item"),
-        items.c.fence == bindparam("the_fence"),
-        items.c.state.in_(ITEM_MOVES[name].sources),
-        items.c.is_current,
-    )
-    statement = update(items).where(*guard).values({**values, "fence": items.c.fence + 1})
+    pair = (items.c.id == bindparam("the_item"), items.c.fence == bindparam("the_fence"))
+    statement = update(items).where(*pair, stands_in(name), items.c.is_current, *guards)
+    statement = statement.values({**values, "fence": items.c.fence + 1})
     moved = 0
     for start in range(0, len(shown), _CHUNK):
         pairs = [{"the_item": one.item_id, "the_fence": one.fence} for one in shown[start : start + _CHUNK]]

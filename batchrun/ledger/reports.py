@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, case, func, select
 
 from batchrun.core.outcome import Charge
 from batchrun.core.states import AttemptState, ItemState
-from batchrun.ledger.claims import is_claimable
+from batchrun.ledger.guards import is_claimable
 from batchrun.ledger.schema import FENCE_BITS, answers, attempts, heartbeats, items, requests, workers
 
 LATENCY_SAMPLE = 2_000

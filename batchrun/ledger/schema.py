@@ -19,7 +19,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     text,
-    true,
 )
 
 SCHEMA_REVISION = "0001"
@@ -42,6 +41,11 @@ def attempt_key(item_id: int, fence: int) -> int:
     if not 0 < fence < 1 << FENCE_BITS:
         raise OverflowError(f"item {item_id} was claimed {fence} times")
     return item_id << FENCE_BITS | fence
+
+
+def _index_where(flag: str, name: str, *columns: str) -> Index:
+    """Make a partial index. SQLite uses it only for queries that say the very words of its condition."""
+    return Index(name, *columns, sqlite_where=text(f"{flag} = 1"), postgresql_where=text(flag))
 
 
 def split_key(key: int) -> tuple[int, int]:
@@ -98,7 +102,7 @@ items = Table(
     Column("line_no", _Key, nullable=False),  # of the input file, from 1
     Column("custom_id", Text, nullable=False),
     Column("revision", Integer, nullable=False),
-    Column("is_current", Boolean, nullable=False, server_default=true()),  # false: superseded by a later revision
+    Column("is_current", Boolean, nullable=False),  # false: superseded by a later revision, or removed
     Column("is_trial", Boolean, nullable=False),
     Column("request_digest", LargeBinary(16)),
     Column("model", Text),  # the one really sent
@@ -119,9 +123,9 @@ items = Table(
     CheckConstraint(
         "state IN ('pending', 'running', 'completed', 'failed', 'in_doubt', 'rejected', 'cancelled')", name="state"
     ),
-    Index("ix_items_job_id_state_id", "job_id", "state", "id"),
+    _index_where("is_current", "ix_items_job_id_state_id", "job_id", "state", "id"),
     Index("ix_items_job_id_position", "job_id", "position"),
-    Index("ix_items_trial", "job_id", "id", sqlite_where=text("is_trial"), postgresql_where=text("is_trial")),
+    _index_where("is_trial", "ix_items_trial", "job_id", "id"),
 )
 
 requests = Table(

@@ -1,4 +1,4 @@
-"""Recording what attempts came to, and moving their items: settle, adopt and correct. One transaction for all of it.
+"""Recording what attempts came to, and moving their items: settle, adopt, correct and rescue. One transaction for all.
 
 An attempt's outcome is always recorded, whoever owns the item by now: a paid answer is never dropped. The item moves
 only where its guard holds.
@@ -13,10 +13,13 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, select, up
 
 from batchrun.core.outcome import Charge, Evidence
 from batchrun.core.retry import Decision, without_resend
-from batchrun.core.states import ITEM_MOVES, AttemptState, ItemState, JobState
+from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.events import record_event
+from batchrun.ledger.guards import lock_jobs, move_money, stands_in
 from batchrun.ledger.ledger import storable
 from batchrun.ledger.schema import answers, attempt_key, attempts, items, jobs, split_key
+
+_CHUNK = 5_000
 
 
 class Settled(StrEnum):
@@ -43,41 +46,40 @@ class Settlement:
     now: float
 
 
-_FAST_ATTEMPT = (
-    update(attempts)
-    .where(attempts.c.key == bindparam("the_key"), attempts.c.state == AttemptState.INTENT.value)
-    .values(
-        {
-            column: bindparam(f"a_{column}")
-            for column in (
-                "state",
-                "charge",
-                "cost_pusd",
-                "reserved_pusd",
-                "sent_at",
-                "first_byte_at",
-                "ended_at",
-                "duration_s",
-                "http_status",
-                "cause",
-                "message",
-                "finish_reason",
-                "warning",
-                "prompt_tokens",
-                "completion_tokens",
-                "request_id",
-                "response_id",
-            )
-        }
-    )
+_OUTCOME_COLUMNS = (
+    "state",
+    "charge",
+    "cost_pusd",
+    "reserved_pusd",
+    "sent_at",
+    "first_byte_at",
+    "ended_at",
+    "duration_s",
+    "http_status",
+    "cause",
+    "message",
+    "finish_reason",
+    "warning",
+    "prompt_tokens",
+    "completion_tokens",
+    "request_id",
+    "response_id",
 )
-_FAST_ITEM = (
+_RECORD_OUTCOME = (
+    update(attempts)
+    .where(attempts.c.key == bindparam("the_key"))
+    .values({column: bindparam(f"a_{column}") for column in _OUTCOME_COLUMNS})
+)
+_RECORD_OPEN_OUTCOME = _RECORD_OUTCOME.where(
+    attempts.c.state == AttemptState.INTENT.value, attempts.c.reserved_pusd == bindparam("was_reserved")
+)
+_COMPLETE = (
     update(items)
     .where(
         items.c.id == bindparam("the_item"),
         items.c.fence == bindparam("the_fence"),
         items.c.worker_id == bindparam("the_worker"),
-        items.c.state == ItemState.RUNNING.value,
+        stands_in("settle"),
     )
     .values(
         state=ItemState.COMPLETED.value,
@@ -92,124 +94,159 @@ _FAST_ITEM = (
 
 def settle_answers(connection: Connection, settlements: Sequence[Settlement]) -> bool:
     """running -> completed for a whole group of answers; False where any guard failed: then roll back and go singly."""
-    rows = connection.execute(_FAST_ATTEMPT, [_attempt_values(one) for one in settlements]).rowcount
-    if rows != len(settlements):
+    lock_jobs(connection, [one.job_id for one in settlements])
+    outcomes = [{**_outcome(one), "was_reserved": one.reserved_pusd} for one in settlements]
+    if connection.execute(_RECORD_OPEN_OUTCOME, outcomes).rowcount != len(settlements):
+        return False
+    moves = [
+        {"the_item": item_id, "the_fence": fence, "the_worker": one.worker_id, "the_key": one.key}
+        for one in settlements
+        for item_id, fence in (split_key(one.key),)
+    ]
+    if connection.execute(_COMPLETE, moves).rowcount != len(settlements):
         return False
     _keep_answers(connection, settlements)
-    moved = connection.execute(
-        _FAST_ITEM,
-        [
-            {"the_item": item_id, "the_fence": fence, "the_worker": one.worker_id, "the_key": one.key}
-            for one in settlements
-            for item_id, fence in (split_key(one.key),)
-        ],
-    ).rowcount
-    if moved != len(settlements):
-        return False
     for job_id in {one.job_id for one in settlements}:
         mine = [one for one in settlements if one.job_id == job_id]
-        _move_money(
+        move_money(
             connection,
             job_id,
             spent=sum(one.cost_pusd or 0 for one in mine),
-            unreserved=sum(one.reserved_pusd - _kept(one) for one in mine),
+            reserved=sum(_kept(one) - one.reserved_pusd for one in mine),
         )
     return True
 
 
 def settle(connection: Connection, one: Settlement) -> Settled:
-    """Record one attempt's outcome and move its item, whatever has happened to either in the meantime."""
-    known = connection.execute(
-        select(attempts.c.state, attempts.c.reserved_pusd).where(attempts.c.key == one.key)
-    ).one_or_none()
+    """Record one attempt's outcome and move its item, whatever has happened to either in the meantime.
+
+    Raises:
+        LookupError: the ledger has no intent of this attempt.
+    """
+    lock_jobs(connection, [one.job_id])
+    query = select(attempts.c.state, attempts.c.cost_pusd, attempts.c.reserved_pusd).where(attempts.c.key == one.key)
+    known = connection.execute(query).one_or_none()
     if known is None:
         raise LookupError(f"attempt {one.key} has no intent in this ledger")
     outcome = one.evidence.outcome
     if known.state == outcome:
         return Settled.REPEATED
-    if known.state not in (AttemptState.INTENT, AttemptState.UNKNOWN):
-        item_id, _ = split_key(one.key)
-        detail = {"attempt": one.key, "recorded": known.state, "evidence": outcome.value, "cause": one.evidence.cause}
-        record_event(connection, one.job_id, "invariant_alarm", at=one.now, item_id=item_id, detail=detail)
-        if outcome is not AttemptState.ANSWERED or known.state == AttemptState.ANSWERED:
-            return Settled.RECORDED
-    if known.state == AttemptState.UNKNOWN and outcome is AttemptState.NOT_SENT:
-        return Settled.RECORDED  # a doubt is never talked away: only evidence of a reply ends it
-    connection.execute(
-        update(attempts)
-        .where(attempts.c.key == one.key)
-        .values({name.removeprefix("a_"): value for name, value in _attempt_values(one).items() if name != "the_key"})
-    )
+    if event := _objection(AttemptState(known.state), outcome):
+        detail = {"attempt": one.key, "recorded": known.state, "evidence": outcome, "cause": one.evidence.cause}
+        record_event(connection, one.job_id, event, at=one.now, item_id=split_key(one.key)[0], detail=detail)
+    if not _teaches(AttemptState(known.state), outcome):
+        return Settled.RECORDED
+    connection.execute(_RECORD_OUTCOME, _outcome(one))
     if one.evidence.raw is not None:
         connection.execute(delete(answers).where(answers.c.key == one.key))  # a part of the body, kept with the doubt
     _keep_answers(connection, [one])
-    _move_money(connection, one.job_id, spent=one.cost_pusd or 0, unreserved=known.reserved_pusd - _kept(one))
+    move_money(
+        connection,
+        one.job_id,
+        spent=(one.cost_pusd or 0) - (known.cost_pusd or 0),
+        reserved=_kept(one) - known.reserved_pusd,
+    )
     return _move_item(connection, one)
 
 
-def _move_item(connection: Connection, one: Settlement) -> Settled:
-    decision = _unless_cancelling(connection, one)
+def _objection(known: AttemptState, outcome: AttemptState) -> str | None:
+    """Name the event that evidence against the recorded state is written down as; None where it agrees."""
+    if known is AttemptState.INTENT:
+        return None
+    if known is AttemptState.UNKNOWN:
+        return "doubt_stands" if outcome is AttemptState.NOT_SENT else None
+    if outcome is AttemptState.UNKNOWN and known is not AttemptState.NOT_SENT:
+        return None  # whoever does not know contradicts nobody, unless the request was certainly never sent
+    return "invariant_alarm"
+
+
+def _teaches(known: AttemptState, outcome: AttemptState) -> bool:
+    """Say whether the evidence is put in the place of what is recorded.
+
+    A doubt is never talked away: only a reply ends it. What was called unsent and was sent after all may have been
+    paid for. A paid answer is always kept.
+    """
+    match known:
+        case AttemptState.INTENT | AttemptState.NOT_SENT:
+            return True
+        case AttemptState.UNKNOWN:
+            return outcome is not AttemptState.NOT_SENT
+        case AttemptState.REFUSED | AttemptState.UNUSABLE:
+            return outcome is AttemptState.ANSWERED
+        case AttemptState.ANSWERED:
+            return False
+
+
+def has_moved(connection: Connection, one: Settlement) -> bool:
+    """Say whether a settlement that was REPEATED had moved its own item, and the item still stands there."""
     item_id, fence = split_key(one.key)
-    mine = (items.c.id == item_id, items.c.fence == fence)
-    moved = connection.execute(
-        update(items)
-        .where(*mine, items.c.worker_id == one.worker_id, items.c.state.in_(ITEM_MOVES["settle"].sources))
-        .values(**_item_values(one, decision), worker_id=None)
-    )
-    if moved.rowcount:
+    row = connection.execute(select(items.c.fence, items.c.state).where(items.c.id == item_id)).one()
+    return bool(row.fence == fence and row.state != ItemState.RUNNING)
+
+
+def _move_item(connection: Connection, one: Settlement) -> Settled:
+    if _settle_item(connection, one):
         return Settled.MOVED
-    if one.evidence.outcome is AttemptState.ANSWERED:
-        adopted = connection.execute(
-            update(items)
-            .where(
-                items.c.id == item_id,
-                items.c.answer_key.is_(None),
-                items.c.state.in_(ITEM_MOVES["adopt"].sources),
-            )
-            .values(
-                state=ItemState.COMPLETED,
-                fence=items.c.fence + 1,
-                worker_id=None,
-                answer_key=one.key,
-                cause=None,
-                message=None,
-            )
-        )
-        return Settled.ADOPTED if adopted.rowcount else Settled.RECORDED
-    if one.evidence.outcome in (AttemptState.REFUSED, AttemptState.UNUSABLE):
-        # A rescue has raised the fence by one; a later attempt would mean that the doubt is another's.
-        later = exists().where(attempts.c.key == attempt_key(item_id, fence + 1))
-        corrected = connection.execute(
-            update(items)
-            .where(
-                items.c.id == item_id,
-                items.c.fence.in_((fence, fence + 1)),
-                items.c.state.in_(ITEM_MOVES["correct"].sources),
-                ~later,
-            )
-            .values(**_item_values(one, decision), fence=items.c.fence + 1)
-        )
-        return Settled.CORRECTED if corrected.rowcount else Settled.RECORDED
-    return Settled.RECORDED
+    match one.evidence.outcome:
+        case AttemptState.ANSWERED:
+            return Settled.ADOPTED if _adopt(connection, one) else Settled.RECORDED
+        case AttemptState.REFUSED | AttemptState.UNUSABLE:
+            return Settled.CORRECTED if _correct(connection, one) else Settled.RECORDED
+        case _:
+            return Settled.RECORDED
+
+
+def _settle_item(connection: Connection, one: Settlement) -> bool:
+    """running -> what was decided, for the owner."""
+    item_id, fence = split_key(one.key)
+    owned = (items.c.id == item_id, items.c.fence == fence, items.c.worker_id == one.worker_id)
+    decision = _unless_cancelling(connection, one)
+    values = {**_item_values(one, decision), "tries": items.c.tries + decision.counted, "worker_id": None}
+    return bool(connection.execute(update(items).where(*owned, stands_in("settle")).values(values)).rowcount)
+
+
+def _adopt(connection: Connection, one: Settlement) -> bool:
+    """Any state without an answer -> completed; an attempt that is newer keeps its reservation until its outcome."""
+    item_id, _ = split_key(one.key)
+    unanswered = (items.c.id == item_id, items.c.answer_key.is_(None), stands_in("adopt"))
+    values = {
+        "state": ItemState.COMPLETED,
+        "fence": items.c.fence + 1,
+        "worker_id": None,
+        "answer_key": one.key,
+        "cause": None,
+        "message": None,
+    }
+    return bool(connection.execute(update(items).where(*unanswered).values(values)).rowcount)
+
+
+def _correct(connection: Connection, one: Settlement) -> bool:
+    """in_doubt -> what settle would have given, where the doubt is about this very attempt."""
+    item_id, fence = split_key(one.key)
+    # A rescue has raised the fence by one; a later attempt would mean that the doubt is another's.
+    later = exists().where(attempts.c.key == attempt_key(item_id, fence + 1))
+    doubted = (items.c.id == item_id, items.c.fence.in_((fence, fence + 1)), stands_in("correct"), ~later)
+    decision = _unless_cancelling(connection, one)
+    # The doubt was counted as a try when it arose.
+    tries = items.c.tries + decision.counted - 1
+    values = {**_item_values(one, decision), "tries": tries, "fence": items.c.fence + 1}
+    return bool(connection.execute(update(items).where(*doubted).values(values)).rowcount)
 
 
 def _unless_cancelling(connection: Connection, one: Settlement) -> Decision:
-    job = connection.execute(select(jobs.c.state, jobs.c.was_cancelled).where(jobs.c.id == one.job_id)).one()
-    is_cancelled = job.state in (JobState.CANCELLING, JobState.CANCELLED) or job.was_cancelled
-    if not is_cancelled:
+    was_cancelled = connection.execute(select(jobs.c.was_cancelled).where(jobs.c.id == one.job_id)).scalar_one()
+    if not was_cancelled:
         return one.decision
     decision = without_resend(one.decision, one.evidence)
     if decision.to is ItemState.PENDING:
-        return Decision(ItemState.CANCELLED, cause=decision.cause, message=decision.message)
+        return Decision(ItemState.CANCELLED, counted=decision.counted, cause=decision.cause, message=decision.message)
     return decision
 
 
 def _item_values(one: Settlement, decision: Decision) -> dict[str, Any]:
-    is_done = decision.to is ItemState.COMPLETED
     return {
         "state": decision.to.value,
-        "answer_key": one.key if is_done else None,
-        "tries": items.c.tries + decision.counted,
+        "answer_key": one.key if decision.to is ItemState.COMPLETED else None,
         "throttled_s": items.c.throttled_s + decision.throttled_s,
         "not_before_at": one.now + decision.wait_s,
         "wait_s": decision.wait_s,
@@ -218,7 +255,7 @@ def _item_values(one: Settlement, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _attempt_values(one: Settlement) -> dict[str, Any]:
+def _outcome(one: Settlement) -> dict[str, Any]:
     evidence = one.evidence
     timing = evidence.timing
     return {
@@ -244,7 +281,7 @@ def _attempt_values(one: Settlement) -> dict[str, Any]:
 
 
 def _kept(one: Settlement) -> int:
-    """Return what stays reserved: nothing for what was free or is priced, the worst case for what may have been billed."""
+    """Return what stays reserved: nothing of what was free or is priced, the worst case of what may have been billed."""
     if one.evidence.charge is Charge.NONE or one.cost_pusd is not None:
         return 0
     return one.reserved_pusd
@@ -256,25 +293,29 @@ def _keep_answers(connection: Connection, settlements: Sequence[Settlement]) -> 
         connection.execute(insert(answers), rows)
 
 
-def _move_money(connection: Connection, job_id: int, *, spent: int, unreserved: int) -> None:
-    if spent or unreserved:
-        connection.execute(
-            update(jobs)
-            .where(jobs.c.id == job_id)
-            .values(spent_pusd=jobs.c.spent_pusd + spent, reserved_pusd=jobs.c.reserved_pusd - unreserved)
-        )
-
-
 def rescue(connection: Connection, *, job_id: int, worker_id: int, now: float) -> list[int]:
     """running -> in_doubt for everything that dead worker `worker_id` holds of the job; return the attempts' keys.
 
-    Its spool has been adopted before. What it had claimed and not sent cannot be told from what it had sent.
+    Its spool has been adopted before. What it had claimed and not sent cannot be told from what it had sent. Attempts
+    whose item has gone on without them (another attempt's answer was adopted) become unknown too.
     """
+    lock_jobs(connection, [job_id])
+    mine = (attempts.c.job_id == job_id, attempts.c.worker_id == worker_id, attempts.c.state == AttemptState.INTENT)
+    opened = connection.execute(select(attempts.c.key).where(*mine).order_by(attempts.c.key)).scalars().all()
+    keys: list[int] = []
+    for start in range(0, len(opened), _CHUNK):
+        keys += _doubt(connection, [split_key(key)[0] for key in opened[start : start + _CHUNK]], worker_id)
+    if opened:
+        values = {"state": AttemptState.UNKNOWN, "cause": "worker_lost", "message": "the worker died", "ended_at": now}
+        connection.execute(update(attempts).where(*mine).values(values))
+        record_event(connection, job_id, "rescued", at=now, detail={"worker": worker_id, "in_doubt": len(keys)})
+    return keys
+
+
+def _doubt(connection: Connection, item_ids: Sequence[int], worker_id: int) -> list[int]:
     rows = connection.execute(
         update(items)
-        .where(
-            items.c.job_id == job_id, items.c.worker_id == worker_id, items.c.state.in_(ITEM_MOVES["rescue"].sources)
-        )
+        .where(items.c.id.in_(item_ids), items.c.worker_id == worker_id, stands_in("rescue"))
         .values(
             state=ItemState.IN_DOUBT,
             fence=items.c.fence + 1,
@@ -284,14 +325,5 @@ def rescue(connection: Connection, *, job_id: int, worker_id: int, now: float) -
             message="the worker died while this request was, or was about to be, under way",
         )
         .returning(items.c.id, items.c.fence)
-    ).all()
-    keys = [attempt_key(row.id, row.fence - 1) for row in rows]
-    if keys:
-        connection.execute(
-            update(attempts)
-            .where(attempts.c.key == bindparam("the_key"), attempts.c.state == AttemptState.INTENT)
-            .values(state=AttemptState.UNKNOWN, cause="worker_lost", message="the worker died", ended_at=now),
-            [{"the_key": key} for key in keys],
-        )
-        record_event(connection, job_id, "rescued", at=now, detail={"worker": worker_id, "in_doubt": len(keys)})
-    return keys
+    )
+    return [attempt_key(row.id, row.fence - 1) for row in rows]

@@ -192,8 +192,6 @@ class Performer:
             finally:
                 self._ordered.difference_update(ids)
             self._start(claims, claimed_at)
-            if len(claims) < len(ids) and not claims:
-                return
 
     def _start(self, claims: list[Claim], claimed_at: float) -> None:
         for claim in claims:

@@ -254,6 +254,8 @@ class Session:
     async def _supervise(self, feed: Feed, *, trial_only: bool) -> None:
         next_control = next_beat = 0.0
         while self._end is None:
+            if self._performing is not None and self._performing.done():
+                self._performing.result()  # raises what ended it: nothing else may
             now = time.monotonic()
             try:
                 if now >= next_control:

@@ -14,6 +14,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import CauseReport, causes, count_trial, report_attempts, results, trial_ids
 
 SHOWN = 3
+OUR_OWN_DEATHS = ("worker_lost", "aborted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class TrialReport:
     endpoint: str | None
     size: int
     counts: Mapping[ItemState, int]
+    lost: int  # in doubt because a process of ours died: they say nothing about the endpoint
     total: int
     left: int  # items of the full run that are not tried yet
     e2el_p50_s: float | None
@@ -73,6 +75,7 @@ def report_trial(ledger: Ledger, job: Job, *, price: Price | None) -> TrialRepor
         endpoint=rows[0]["endpoint"] if rows else None,
         size=sum(counts.values()),
         counts=counts,
+        lost=sum(row["state"] == ItemState.IN_DOUBT and row["item_cause"] in OUR_OWN_DEATHS for row in rows),
         total=job.total,
         left=left,
         e2el_p50_s=p50,
@@ -91,11 +94,10 @@ def report_trial(ledger: Ledger, job: Job, *, price: Price | None) -> TrialRepor
 
 def gate(report: TrialReport, *, max_failed_share: float, max_cost_pusd: int | None) -> str | None:
     """Return why the full run must not follow by itself, or None."""
-    if report.size == 0:
-        return None
-    missed = report.size - report.done
-    if missed / report.size > max_failed_share:
-        return f"{missed} of {report.size} trial items did not complete"
+    tried = report.size - report.lost
+    missed = tried - report.done
+    if tried and missed / tried > max_failed_share:
+        return f"{missed} of {tried} trial items did not complete"
     if max_cost_pusd is not None and report.projected_pusd is not None:
         whole = report.projected_pusd + (report.trial_pusd or 0)
         if whole > max_cost_pusd:

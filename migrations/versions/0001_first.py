@@ -147,7 +147,7 @@ def upgrade() -> None:
         sa.Column("line_no", KEY, nullable=False),
         sa.Column("custom_id", sa.Text(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
-        sa.Column("is_current", sa.Boolean(), server_default=sa.text("1"), nullable=False),
+        sa.Column("is_current", sa.Boolean(), nullable=False),
         sa.Column("is_trial", sa.Boolean(), nullable=False),
         sa.Column("request_digest", sa.LargeBinary(length=16), nullable=True),
         sa.Column("model", sa.Text(), nullable=True),
@@ -174,13 +174,20 @@ def upgrade() -> None:
         sa.UniqueConstraint("job_id", "custom_id", "revision", name=op.f("uq_items_job_id_custom_id_revision")),
     )
     op.create_index("ix_items_job_id_position", "items", ["job_id", "position"], unique=False)
-    op.create_index("ix_items_job_id_state_id", "items", ["job_id", "state", "id"], unique=False)
+    op.create_index(
+        "ix_items_job_id_state_id",
+        "items",
+        ["job_id", "state", "id"],
+        unique=False,
+        sqlite_where=sa.text("is_current = 1"),
+        postgresql_where=sa.text("is_current"),
+    )
     op.create_index(
         "ix_items_trial",
         "items",
         ["job_id", "id"],
         unique=False,
-        sqlite_where=sa.text("is_trial"),
+        sqlite_where=sa.text("is_trial = 1"),
         postgresql_where=sa.text("is_trial"),
     )
     op.create_table(

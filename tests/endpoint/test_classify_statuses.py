@@ -257,8 +257,8 @@ def test_the_table_of_all_statuses_with_a_json_error_reads_as_designed() -> None
 def test_a_profile_moves_statuses(
     status: int, body: object, unknown: set[int], refused: set[int], expected: str
 ) -> None:
-    profile = {"unknown_statuses": frozenset(unknown), "refused_statuses": frozenset(refused)}
-    assert row(evidence(reply(status, body), **profile)) == expected
+    found = evidence(reply(status, body), unknown_statuses=frozenset(unknown), refused_statuses=frozenset(refused))
+    assert row(found) == expected
 
 
 def test_a_profile_wins_over_the_marks_of_a_gateway() -> None:

@@ -1,0 +1,77 @@
+"""What must hold before a move: guards on the item, on its job and on who asks, and the lock that keeps them true."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, Connection, and_, case, exists, or_, select, update
+
+from batchrun.core.states import ITEM_MOVES, ItemState, JobState
+from batchrun.ledger.schema import items, jobs, workers
+
+CLOCK_SLACK_S = 1.0  # a wait that ends this much further ahead than it is long belongs to a clock that was set back
+
+
+def lock_jobs(connection: Connection, job_ids: Iterable[int]) -> None:
+    """Hold the rows of these jobs until the transaction ends.
+
+    Every transaction that moves items does this first, and for all its jobs at once: what it then reads of the job
+    stays true, and as everybody begins with the same rows in the same order, nobody waits in a circle. SQLite's
+    BEGIN IMMEDIATE holds everything already.
+    """
+    if connection.dialect.name == "sqlite":
+        return
+    wanted = select(jobs.c.id).where(jobs.c.id.in_(sorted(set(job_ids)))).order_by(jobs.c.id)
+    connection.execute(wanted.with_for_update(key_share=True)).all()
+
+
+def move_money(connection: Connection, job_id: int, *, spent: int = 0, reserved: int = 0) -> None:
+    """Add to what a job has spent for certain and to what it keeps reserved, in picodollars; either may be negative."""
+    if spent or reserved:
+        connection.execute(
+            update(jobs)
+            .where(jobs.c.id == job_id)
+            .values(spent_pusd=jobs.c.spent_pusd + spent, reserved_pusd=jobs.c.reserved_pusd + reserved)
+        )
+
+
+def stands_in(move: str) -> ColumnElement[bool]:
+    """Build the guard on an item's from-state; unlike `in_` it can be part of a statement for many rows."""
+    return or_(*(items.c.state == state.value for state in sorted(ITEM_MOVES[move].sources)))
+
+
+def is_claimable(now: float) -> ColumnElement[bool]:
+    """Build the guard on an item alone: pending, current, and its wait passed."""
+    return and_(
+        items.c.state == ItemState.PENDING,
+        items.c.is_current,
+        or_(items.c.not_before_at <= now, items.c.not_before_at > now + items.c.wait_s + CLOCK_SLACK_S),
+    )
+
+
+def job_allows(worker_id: int, now: float) -> ColumnElement[bool]:
+    """Build the guard on the item's job: in progress, not throttled, this phase, and held by nobody else."""
+    return exists().where(
+        jobs.c.id == items.c.job_id,
+        jobs.c.state == JobState.IN_PROGRESS,
+        or_(jobs.c.holder.is_(None), jobs.c.holder == worker_id),
+        or_(jobs.c.phase == "full", items.c.is_trial),
+        or_(
+            jobs.c.throttle_until_at.is_(None),
+            jobs.c.throttle_until_at <= now,
+            jobs.c.throttle_until_at > now + jobs.c.throttle_wait_s + CLOCK_SLACK_S,
+        ),
+    )
+
+
+def is_alive(worker_id: int) -> ColumnElement[bool]:
+    """Build the guard on the worker itself: one that was declared dead starts nothing when it wakes."""
+    return exists().where(workers.c.id == worker_id, workers.c.ended_at.is_(None))
+
+
+def is_being_cancelled() -> ColumnElement[bool]:
+    """Build the question whether the item's job is cancelling or was cancelled: nothing of it is sent again."""
+    return exists().where(jobs.c.id == items.c.job_id, jobs.c.was_cancelled)
+
+
+def back_to_pending() -> ColumnElement[str]:
+    """Build the state of an item that would become pending: cancelled, while its job is being cancelled."""
+    return case((is_being_cancelled(), ItemState.CANCELLED.value), else_=ItemState.PENDING.value)

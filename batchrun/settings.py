@@ -35,6 +35,10 @@ class Settings(BaseSettings):
     never_reached_s: float = Field(default=10.0, gt=0, description="how long to try an endpoint never reached")
     probe_s: float = Field(default=1.0, gt=0, description="between two looks for an endpoint that is away")
 
+    def reveal_key(self) -> str | None:
+        """Return the key, for the one place that sends it."""
+        return None if self.api_key is None else self.api_key.get_secret_value()
+
 
 def load_settings(*, env_file: str | None = None, db: str | None = None, broker: str | None = None) -> Settings:
     """Read the settings; a flag given here wins over the environment."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pydantic import SecretStr
-
 from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
 from batchrun.core.retry import RetryPolicy
@@ -26,42 +24,42 @@ from batchrun.runner.session import Waits
 from batchrun.settings import Settings
 
 
+def resolve_base_url(settings: Settings, spec_base_url: str | None, stored: str | None = None) -> str:
+    """Return the endpoint's address: the spec's, else the environment's, else the one stored with the job.
+
+    Raises:
+        EndpointFault: there is none, or it cannot be understood.
+    """
+    text = spec_base_url or settings.base_url or stored
+    if text is None:
+        raise EndpointFault(
+            "no endpoint is named",
+            hint="export OPENAI_BASE_URL=http://127.0.0.1:8000/v1, or set base_url in the spec",
+        )
+    return normalise_base_url(text)
+
+
+def resolve_api_key(settings: Settings, base_url: str, variable: str | None) -> str:
+    """Return the key for this address, cleaned; "EMPTY" where a local endpoint needs none.
+
+    Raises:
+        EndpointFault: there is none for a remote endpoint, or it cannot be a key.
+    """
+    if variable is not None:
+        raw = os.environ.get(variable)
+        if raw is None and not is_local(base_url):
+            raise EndpointFault(f"the variable {variable!r} (api_key_env) is not set", hint=f"export {variable}=...")
+    else:
+        raw = settings.reveal_key()
+    return clean_key(raw, base_url=base_url)
+
+
 @dataclass(frozen=True, slots=True)
 class House:
     """One process's ledger and settings, and the gear to perform jobs with."""
 
     settings: Settings
     ledger: Ledger
-
-    def base_url(self, spec_base_url: str | None, stored: str | None = None) -> str:
-        """Return the endpoint's address: the spec's, else the environment's, else the one stored with the job.
-
-        Raises:
-            EndpointFault: there is none, or it cannot be understood.
-        """
-        text = spec_base_url or self.settings.base_url or stored
-        if text is None:
-            raise EndpointFault(
-                "no endpoint is named",
-                hint="export OPENAI_BASE_URL=http://127.0.0.1:8000/v1, or set base_url in the spec",
-            )
-        return normalise_base_url(text)
-
-    def api_key(self, base_url: str, variable: str | None) -> str:
-        """Return the key for this address, cleaned; "EMPTY" where a local endpoint needs none.
-
-        Raises:
-            EndpointFault: there is none for a remote endpoint, or it cannot be a key.
-        """
-        if variable is not None:
-            raw = os.environ.get(variable)
-            if raw is None and not is_local(base_url):
-                raise EndpointFault(
-                    f"the variable {variable!r} (api_key_env) is not set", hint=f"export {variable}=..."
-                )
-        else:
-            raw = _reveal(self.settings.api_key)
-        return clean_key(raw, base_url=base_url)
 
     def gear(self) -> Gear:
         """Return what a drive needs: how to reach, judge, price, retry, queue and wait, for any job of this ledger."""
@@ -73,6 +71,7 @@ class House:
             endpoint_of=self._endpoint,
             judge_of=self._judge,
             price_of=_price,
+            is_free=lambda job: _price(job) is None and is_local(self._access(job)[0]),
             policy_of=self._policy,
             queue_of=EmbeddedQueue,
             waits_of=self._waits,
@@ -81,8 +80,8 @@ class House:
         )
 
     def _access(self, job: Job) -> tuple[str, str]:
-        base_url = self.base_url(job.spec["base_url"], job.spec.get("resolved_base_url"))
-        return base_url, self.api_key(base_url, job.spec["api_key_env"])
+        base_url = resolve_base_url(self.settings, job.spec["base_url"], job.spec.get("resolved_base_url"))
+        return base_url, resolve_api_key(self.settings, base_url, job.spec["api_key_env"])
 
     def _endpoint(self, job: Job) -> Endpoint:
         base_url, key = self._access(job)
@@ -132,10 +131,6 @@ class Judge:
 def _price(job: Job) -> Price | None:
     price = job.spec["price"]
     return None if price is None else Price.model_validate(price)
-
-
-def _reveal(secret: SecretStr | None) -> str | None:
-    return None if secret is None else secret.get_secret_value()
 
 
 @contextmanager

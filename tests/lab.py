@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -21,6 +21,7 @@ from batchrun.core.states import ItemState
 from batchrun.ledger.ledger import Ledger
 from batchrun.mock.judgement import Judgement
 from batchrun.mock.log import read_log
+from batchrun.mock.process import MockProcess
 from batchrun.runner.standing import Standing, read_standing
 
 PRELOAD = ["tests.lab", "batchrun.__main__", "batchrun.wiring", "batchrun.cli.submit", "batchrun.cli.resume", "openai"]
@@ -34,7 +35,9 @@ _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(PRELOAD)
 
 
-def _child(arguments: list[str], folder: str, env: dict[str, str], out: str, err: str) -> None:
+def _child(
+    arguments: list[str], folder: str, env: dict[str, str], out: str, err: str, before: Callable[[], None] | None
+) -> None:
     """Be one `batchrun` process: its own session, folder, environment and output files."""
     os.setsid()
     os.chdir(folder)
@@ -56,6 +59,8 @@ def _child(arguments: list[str], folder: str, env: dict[str, str], out: str, err
     faulthandler.register(signal.SIGUSR1, file=2)
     from batchrun.cli.main import run
 
+    if before is not None:
+        before()
     code = run(arguments)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -118,6 +123,7 @@ class Lab:
     db: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
+    mock: MockProcess | None = None
 
     def __post_init__(self) -> None:
         for name in ("jobs", "inputs", "outputs"):
@@ -149,8 +155,14 @@ class Lab:
 
     # -- running --------------------------------------------------------------------------------------------------
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Run:
-        """Start `batchrun ARGUMENTS...` in the folder."""
+    def start(
+        self, *arguments: str, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
+    ) -> Run:
+        """Start `batchrun ARGUMENTS...` in the folder.
+
+        Args:
+            before: called in the process first, to limit it; can be pickled.
+        """
         number = len(self.runs)
         out, err = self.folder / f"run-{number}.out", self.folder / f"run-{number}.err"
         variables = QUICK | self.env | dict(env or {})
@@ -159,16 +171,22 @@ class Lab:
         if self.db is not None:
             variables.setdefault("BATCHRUN_DB", self.db)
         process = _forks.Process(
-            target=_child, args=(list(arguments), str(self.folder), variables, str(out), str(err)), daemon=True
+            target=_child, args=(list(arguments), str(self.folder), variables, str(out), str(err), before), daemon=True
         )
         process.start()
         run = Run(list(arguments), process, out, err)
         self.runs.append(run)
         return run
 
-    def run(self, *arguments: str, timeout_s: float = 40.0, env: Mapping[str, str] | None = None) -> Run:
+    def run(
+        self,
+        *arguments: str,
+        timeout_s: float = 40.0,
+        env: Mapping[str, str] | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> Run:
         """Run `batchrun ARGUMENTS...` to its end."""
-        run = self.start(*arguments, env=env)
+        run = self.start(*arguments, env=env, before=before)
         run.wait(timeout_s)
         return run
 

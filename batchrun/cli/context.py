@@ -1,5 +1,6 @@
 """What every command shares: the global options, the settings they lead to, and the house they open."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +67,7 @@ _OPTIONS = (
     click.option("-y", "--yes", is_flag=True, help="Answer yes to every question."),
     click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout."),
 )
+SHARED_NAMES = ("db", "broker", "env_file", "quiet", "verbose", "no_progress", "yes", "as_json")
 
 
 def global_options(function: Function) -> Function:
@@ -84,12 +86,30 @@ def global_options(function: Function) -> Function:
     return take  # type: ignore[return-value]
 
 
+class Command(click.Command):
+    """A command whose help lists its own options first, and after them those that every command has."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = None if isinstance(param, click.Argument) else param.get_help_record(ctx)
+            if record is not None:
+                (shared if param.name in SHARED_NAMES or "--help" in param.opts else own).append(record)
+        for title, records in (("Options", own), ("Options of every command", shared)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
 def command(example: str) -> Callable[[Function], click.Command]:
-    """Make a command whose help ends its first paragraph with an example, and which gets the context first."""
+    """Make a command whose help begins with an example, and which gets the context first."""
 
     def make(function: Function) -> click.Command:
-        text = f"\b\nExample:\n  {example}\n\n{function.__doc__}"
+        does = inspect.cleandoc(function.__doc__ or "")
+        text = f"\b\nExample:\n  {example}\n\n{does}"
         shared = global_options(click.pass_obj(function))
-        return click.command(context_settings=HELP, help=text)(shared)
+        short = does.partition("\n")[0].rstrip(".")
+        return click.command(cls=Command, context_settings=HELP, help=text, short_help=short)(shared)
 
     return make

@@ -7,7 +7,7 @@ from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit
 
 
-@click.group(context_settings=HELP, help="Check or upgrade the ledger's schema.\n\n\b\nExample:\n  batchrun db check")
+@click.group(context_settings=HELP, help="\b\nExample:\n  batchrun db check\n\nCheck or upgrade the ledger's schema.")
 def command() -> None:
     """Hold the commands together."""
 

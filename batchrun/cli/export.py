@@ -6,14 +6,18 @@ import click
 
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
-from batchrun.cli.say import emit
+from batchrun.cli.say import emit, put
 from batchrun.cli.standing import short
 
 
 @make_command("batchrun export batch-001 -o results.jsonl")
 @click.argument("job")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write here (default: the job's files)."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write here (default: the job's files).",
 )
 def command(context: Context, job: str, output: Path | None) -> int:
     """Write output and error file anew from the ledger, at any time: it knows every answer."""
@@ -25,7 +29,6 @@ def command(context: Context, job: str, output: Path | None) -> int:
         values = {"output_file": str(written.output), "output_lines": written.output_lines}
         emit("export", {"job_id": job, **values, "error_file": str(written.errors), "error_lines": written.error_lines})
         return 0
-    click.echo(
-        f"wrote {short(written.output)} ({written.output_lines:,} lines) and {short(written.errors)} ({written.error_lines:,})"
-    )
+    put(f"  output  {short(written.output)} ({written.output_lines:,} lines)")
+    put(f"  errors  {short(written.errors)} ({written.error_lines:,} lines)")
     return 0

@@ -1,12 +1,15 @@
 """`batchrun failures`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
-from batchrun.cli.say import emit
+from batchrun.cli.say import emit, next_lines, put
+
+if TYPE_CHECKING:
+    from batchrun.runner.failures import FailureGroup
 
 
 @make_command("batchrun failures batch-001")
@@ -28,11 +31,23 @@ def command(context: Context, job: str, causes: tuple[str, ...], list_items: boo
         click.echo(f"{job}: nothing failed and nothing is in doubt")
         return 0
     for group in groups:
-        click.echo(f"{group.count:>7,}  {group.cause}  ({group.state.replace('_', ' ')}, {group.kind})")
-        click.echo(f"         sample  {group.sample_item}: {group.sample_message}")
-        click.echo(f"         do      {group.hint}")
-    click.echo(f"next:  batchrun show {job} {groups[0].sample_item} | batchrun retry-failed {job}")
+        state = group.state.replace("_", " ")
+        put(f"{group.count:>7,}  {group.cause}  ({state if state == group.kind else f'{state}, {group.kind}'})")
+        put(f"         sample  {group.sample_item}: {group.sample_message}")
+        put(f"         do      {group.hint}")
+    for line in next_lines(_next_commands(job, groups)):
+        put(line)
     return 0
+
+
+def _next_commands(job: str, groups: "list[FailureGroup]") -> list[str]:
+    states = {group.state for group in groups}
+    following = [f"batchrun show {job} {groups[0].sample_item}"]
+    if "failed" in states:
+        following.append(f"batchrun retry-failed {job}")
+    if "in_doubt" in states:
+        following.append(f"batchrun reconcile {job}")
+    return following
 
 
 def _print_items(context: Context, listed: list[dict[str, Any]]) -> int:
@@ -40,5 +55,5 @@ def _print_items(context: Context, listed: list[dict[str, Any]]) -> int:
         if context.json:
             emit("failure", item)
         else:
-            click.echo(f"{item['custom_id']}  {item['state']}  {item['cause']}: {item['message']}")
+            put(f"{item['custom_id']}  {item['state'].replace('_', ' ')}  {item['cause']}: {item['message']}")
     return 0

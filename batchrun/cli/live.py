@@ -53,59 +53,76 @@ class Live:
 
     def _draw(self, progress: "Progress") -> None:
         from rich.console import Console
+        from rich.constrain import Constrain
         from rich.live import Live as RichLive
 
         if self._display is None:
             console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")) or None)
             self._display = RichLive(console=console, transient=True, auto_refresh=False)
             self._display.start()
-        self._display.update(panel(progress), refresh=True)
+        # Never to the last column: the terminal's own "^C" there would break the line, and the display with it.
+        columns = max(20, self._display.console.width - 3)
+        self._display.update(Constrain(panel(progress, columns=columns), columns), refresh=True)
 
 
-def panel(progress: "Progress") -> Any:
-    """Return the display: a bar, the counts, the rates, and what went wrong last."""
+def panel(progress: "Progress", *, columns: int) -> Any:
+    """Return the display, each line within `columns`: the bar, the counts, the rates, and what went wrong last."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    counts = {state.value: count for state, count in progress.counts.items()}
-    head = Table.grid(padding=(0, 1), expand=False)
-    share = progress.scope_done / progress.scope_total if progress.scope_total else 0.0
+    done, total = progress.scope_done, progress.scope_total
     # Never 100 % while something is left.
-    percent = 100 if progress.scope_done >= progress.scope_total else min(99, int(share * 100))
+    percent = 100 if done >= total else min(99, int(100 * done / total))
+    name = f"{progress.task_id} {progress.phase}"
+    told = f"{done:,}/{total:,}  {percent} %"
+    bar = max(4, min(24, columns - len(name) - len(told) - 4))
+    head = Table.grid(padding=(0, 2, 0, 0))
     head.add_row(
-        Text(progress.task_id, style="bold"),
-        Text(progress.phase),
-        ProgressBar(total=max(1, progress.scope_total), completed=progress.scope_done, width=24),
-        Text(f"{progress.scope_done:,}/{progress.scope_total:,}"),
-        Text(f"{percent} %"),
-        Text(_left(progress)),
+        Text(name, style="bold", no_wrap=True, overflow="ellipsis"),
+        ProgressBar(total=max(1, total), completed=done, width=bar),
+        Text(told, no_wrap=True),
     )
-    tally = Text("  ")
-    for name, style in (("completed", "green"), ("failed", "red"), ("in_doubt", "yellow")):
-        tally.append(f"{name.replace('_', ' ')} {counts[name]:,}   ", style=style if counts[name] else "dim")
-    tally.append(f"in flight {progress.in_flight}/{progress.concurrency}")
-    if progress.items_per_s is not None:
-        tally.append(f"   {progress.items_per_s:,.1f} items/s   {progress.tokens_per_s or 0:,.0f} out tok/s")
-    lines: list[Any] = [head, tally]
-    if progress.e2el_p50_s is not None:
-        times = f"  e2e p50 {duration(progress.e2el_p50_s)}  p95 {duration(progress.e2el_p95_s)}"
-        if progress.spent_pusd:
-            budget = f" of {dollars(progress.budget_pusd)}" if progress.budget_pusd else ""
-            times += f"   cost {dollars(progress.spent_pusd)}{budget}"
-        lines.append(Text(times))
+    lines: list[Any] = [head, _tally(progress), *_rates(progress, columns)]
     for label, text in (("waiting", progress.note), ("last failure", progress.last_failure)):
         if text:
             lines.append(Text(f"  {label}: {text}", no_wrap=True, overflow="ellipsis", style="yellow"))
     return Group(*lines)
 
 
-def _left(progress: "Progress") -> str:
-    if progress.left_s is None:
-        return ""
-    low, high = progress.left_s
-    return f"left {duration(low)} to {duration(high)}"
+def _tally(progress: "Progress") -> Any:
+    from rich.text import Text
+
+    counts = {state.value: count for state, count in progress.counts.items()}
+    tally = Text("  ", no_wrap=True, overflow="ellipsis")
+    for name, style in (("completed", "green"), ("failed", "red"), ("in_doubt", "yellow")):
+        tally.append(f"{name.replace('_', ' ')} {counts[name]:,}   ", style=style if counts[name] else "dim")
+    return tally.append(f"in flight {progress.in_flight}/{progress.concurrency}")
+
+
+def _rates(progress: "Progress", columns: int) -> list[Any]:
+    """Return the figures that are known, as many on a line as fit."""
+    from rich.text import Text
+
+    parts = []
+    if progress.items_per_s is not None:
+        parts.append(f"{progress.items_per_s:,.1f} items/s")
+        parts.append(f"{progress.tokens_per_s or 0:,.0f} out tokens/s")
+    if progress.left_s is not None:
+        parts.append("left {} to {}".format(*map(duration, progress.left_s)))
+    if progress.e2el_p50_s is not None:
+        parts.append(f"p50 {duration(progress.e2el_p50_s)}, p95 {duration(progress.e2el_p95_s)}")
+    if progress.spent_pusd:
+        budget = f" of {dollars(progress.budget_pusd)}" if progress.budget_pusd else ""
+        parts.append(f"cost {dollars(progress.spent_pusd)}{budget}")
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 3 + len(part) <= columns:
+            lines[-1] += f"   {part}"
+        else:
+            lines.append(f"  {part}")
+    return [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
 
 
 def plain_line(progress: "Progress") -> str:

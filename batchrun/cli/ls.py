@@ -4,7 +4,8 @@ import click
 
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
-from batchrun.cli.say import emit, rfc3339
+from batchrun.cli.say import emit, put, rfc3339
+from batchrun.cli.standing import counted
 
 
 @make_command("batchrun ls")
@@ -34,6 +35,6 @@ def command(context: Context) -> int:
         return 0
     width = max(len(job.task_id) for job, _ in listed)
     for job, counts in listed:
-        parts = [f"{counts[state]:,} {state.value.replace('_', ' ')}" for state in ItemState if counts[state]]
-        click.echo(f"{job.task_id:<{width}}  {job.state.value:<11}  {job.total:>9,} items  {', '.join(parts)}")
+        state = job.state.value.replace("_", " ")
+        put(f"{job.task_id:<{width}}  {state:<11}  {job.total:>9,} items  {counted(counts)}")
     return 0

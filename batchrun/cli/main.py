@@ -3,14 +3,17 @@
 import importlib
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 import click
 
 from batchrun import __version__
-from batchrun.cli.context import Context, global_options
+from batchrun.cli.context import HELP, Context, global_options
 from batchrun.cli.say import say_error, say_unexpected
 from batchrun.errors import BatchrunError
 
@@ -58,16 +61,19 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, does) for name, (_, does) in COMMANDS.items()])
+        with formatter.section("Options of every command"):
+            records = [param.get_help_record(ctx) for param in self.get_params(ctx)]
+            formatter.write_dl([record for record in records if record is not None])
 
 
 @click.command(
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Run a batch of prompts through any OpenAI-compatible endpoint, and never pay twice without being told.\n\n"
-    "\b\nExample:\n  batchrun submit jobs/job.json",
+    context_settings=HELP,
+    help="\b\nExample:\n  batchrun submit jobs/job.json\n\n"
+    "Run a batch of prompts through any OpenAI-compatible endpoint, and never pay twice without being told.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="batchrun")
 @global_options
@@ -75,9 +81,25 @@ def cli() -> None:
     """Hold the commands together."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: it ends a command as Ctrl-C does, with its own exit code."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def _stopped(context: Context, stop: BaseException) -> int:
+    exit_code = 143 if isinstance(stop, Terminated) or isinstance(stop.__cause__, Terminated) else 130
+    if context.json:
+        say_error(context, "stopped by a signal", kind="interrupted", exit_code=exit_code)
+    return exit_code
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code (UX.md). Deliberate errors are said in words, never as a traceback."""
     logging.basicConfig(level=logging.WARNING, handlers=[logging.NullHandler()])
+    signal.signal(signal.SIGTERM, _terminate)
     context = Context.of(arguments)
     try:
         code = cli.main(list(arguments), prog_name="batchrun", standalone_mode=False, obj=context)
@@ -87,8 +109,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         error.show() if not context.json else say_error(context, error.format_message(), kind="usage", exit_code=2)
         return 2
-    except (click.Abort, KeyboardInterrupt):
-        return 130
+    except (click.Abort, KeyboardInterrupt) as stop:
+        return _stopped(context, stop)
     except BatchrunError as error:
         say_error(
             context,

@@ -44,14 +44,28 @@ def mock_options(function: Callable[..., Any]) -> Callable[..., Any]:
         flag = "--" + name.replace("_", "-")
         kind = click.FloatRange(0, 1) if name in RATES else kind
         default = defaults[name]
-        function = click.option(flag, type=kind, default=default, show_default=default is not None, help=text)(function)
+        function = click.option(
+            flag, type=kind, metavar=_metavar(name), default=default, show_default=default is not None, help=text
+        )(function)
     return function
+
+
+def _metavar(name: str) -> str:
+    """Say in which unit a setting is given."""
+    if name in RATES:
+        return "SHARE"
+    units = {"_ms": "MS", "_s": "SECONDS", "host": "ADDRESS", "model": "NAME", "sigma": "X"}
+    return next((unit for end, unit in units.items() if name.endswith(end)), "N")
 
 
 @make_command("batchrun mock-server --port 8000 --error-rate 0.05 --log requests.jsonl")
 @mock_options
 @click.option(
-    "--log", "log_path", type=click.Path(dir_okay=False), help="JSONL: every request, and whether it was billed."
+    "--log",
+    "log_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="JSONL: every request, and whether it was billed.",
 )
 def command(context: Context, model: str | None, **settings: Any) -> int:
     """Serve a mock OpenAI-compatible endpoint: token timing, slots, seeded faults, and its own request log."""

@@ -1,13 +1,13 @@
 """Performing a job with a person watching: the voice, the display, and what is printed at the end."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from batchrun.cli.context import Context
 from batchrun.cli.live import Live
-from batchrun.cli.say import ask, dollars, duration, emit, say
+from batchrun.cli.logs import make_log
+from batchrun.cli.say import ask, columns_of, dollars, duration, emit, put, say
 from batchrun.cli.standing import arrival_text, standing_json
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from batchrun.runner.drive import Arrival, Scope, Voice
     from batchrun.runner.trial import TrialReport
     from batchrun.wiring import House
+
+SAMPLE_COLUMNS = 72  # where no terminal says how wide it is
 
 
 def make_voice(context: Context, live: Live) -> "Voice":
@@ -28,7 +30,7 @@ def make_voice(context: Context, live: Live) -> "Voice":
 
     def show_trial(report: "TrialReport") -> None:
         live.pause()
-        for line in trial_text(report):
+        for line in trial_text(report, columns=columns_of(sys.stderr) or SAMPLE_COLUMNS):
             say(context, line)
 
     def go_on(report: "TrialReport") -> bool:
@@ -37,7 +39,7 @@ def make_voice(context: Context, live: Live) -> "Voice":
             return True
         return ask(context, f"go on with {report.left:,} items for about {dollars(report.projected_pusd)}?")
 
-    return Voice(watch=live, say=tell, show_trial=show_trial, go_on=go_on)
+    return Voice(watch=live, say=tell, log=make_log(context), show_trial=show_trial, go_on=go_on)
 
 
 def perform(
@@ -75,7 +77,7 @@ def show_arrival(context: Context, arrival: "Arrival") -> int:
         emit("job_status", values)
     else:
         for line in arrival_text(arrival):
-            click.echo(line)
+            put(line)
     return arrival.exit_code
 
 
@@ -97,29 +99,36 @@ def trial_json(report: "TrialReport") -> dict[str, Any]:
     }
 
 
-def trial_text(report: "TrialReport") -> list[str]:
-    """Return what a person can decide by."""
+def trial_text(report: "TrialReport", *, columns: int = SAMPLE_COLUMNS) -> list[str]:
+    """Return what a person can decide by. Sample answers are cut so that each is one line."""
     from batchrun.core.states import ItemState
 
     counts = report.counts
+    tokens = f"{_tokens(report.prompt_tokens)} tokens in, {_tokens(report.completion_tokens)} out"
     lines = [
         f"trial of {report.task_id}: {report.size} of {report.total:,} items -> {report.endpoint}",
-        f"  completed {report.done}   failed {counts[ItemState.FAILED]}   in doubt {counts[ItemState.IN_DOUBT]}"
-        f"     e2e p50 {duration(report.e2el_p50_s)}  max {duration(report.e2el_max_s)}"
-        f"     {_tokens(report.prompt_tokens)} in / {_tokens(report.completion_tokens)} out tokens per item",
+        f"  completed {report.done}   failed {counts[ItemState.FAILED]}   in doubt {counts[ItemState.IN_DOUBT]}",
+        f"  per item  {duration(report.e2el_p50_s)} (p50), {duration(report.e2el_max_s)} at most; {tokens}",
     ]
     for sample in report.samples:
+        reason = "" if sample.finish_reason == "stop" else f"  (finish_reason {sample.finish_reason})"
+        head = f"  sample    {sample.custom_id}  "
         text = " ".join((sample.text or "(no text)").split())
-        lines.append(f"  sample  {sample.custom_id}  {text[:80]!r}  finish_reason={sample.finish_reason}")
+        lines.append(head + _cut(text, max(20, columns - len(head) - len(reason))) + reason)
     if report.cut_by_limit:
-        lines.append(f"  note    {report.cut_by_limit} of {report.size} stopped at max_tokens (finish_reason=length)")
+        lines.append(f"  note      {report.cut_by_limit} of {report.size} stopped at max_tokens (finish_reason length)")
     for cause in report.causes[:3]:
-        lines.append(f"  {cause.state.value.replace('_', ' ')}  {cause.count} x {cause.cause}: {cause.sample_message}")
+        state = cause.state.value.replace("_", " ")
+        lines.append(f"  {state:<8}  {cause.count} x {cause.cause}: {cause.sample_message}")
     if report.left:
         cost = "" if report.projected_pusd is None else f", cost about {dollars(report.projected_pusd)}"
         lines.append(f"full run: {report.left:,} items left, about {duration(report.projected_s)}{cost}")
         lines.append("  the trial's results are kept and not sent again")
     return lines
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if len(text) <= columns else text[: columns - 3] + "..."
 
 
 def _tokens(mean: float | None) -> str:

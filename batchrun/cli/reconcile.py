@@ -8,7 +8,7 @@ import click
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
-from batchrun.cli.say import ask, dollars, emit, rfc3339, say
+from batchrun.cli.say import ask, dollars, emit, next_lines, put, rfc3339, say
 from batchrun.errors import UsageFault
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def command(
             chosen = [doubt.item for doubt in doubts]
             applied = 0
             if doubts and not dry_run and (retry or fail):
-                _list(context, doubts) if not context.json else None
+                for line in _doubt_lines(doubts):
+                    say(context, line)
                 if fail:
                     applied = fail_doubts(house.ledger, found, doubts)
                 else:
@@ -62,13 +63,18 @@ def command(
     return _report(context, job, doubts, applied=applied, dry_run=dry_run)
 
 
-def _list(context: Context, doubts: "Sequence[Doubt]") -> None:
+def _doubt_lines(doubts: "Sequence[Doubt]") -> list[str]:
+    """Return the doubts under what is known of each: when it was sent, under which attempt id, its greatest cost."""
+    groups: dict[str, list[str]] = {}
     for doubt in doubts[:LISTED]:
-        at = rfc3339(doubt.sent_at) or "not known whether sent"
+        at = f"sent {rfc3339(doubt.sent_at)}" if doubt.sent_at else "not known whether sent"
         cost = "" if doubt.possible_pusd is None else f"  at most {dollars(doubt.possible_pusd)}"
-        say(context, f"  {doubt.item.custom_id}  {doubt.attempt_id}  {at}  {doubt.item.message}{cost}")
+        line = f"    {doubt.item.custom_id}  {doubt.attempt_id}  {at}{cost}"
+        groups.setdefault(f"  {doubt.item.cause}: {doubt.item.message}", []).append(line)
+    lines = [line for known, listed in groups.items() for line in (known, *listed)]
     if len(doubts) > LISTED:
-        say(context, f"  ... and {len(doubts) - LISTED:,} more")
+        lines.append(f"    ... and {len(doubts) - LISTED:,} more (--json lists all)")
+    return lines
 
 
 def _report(context: Context, job: str, doubts: "Sequence[Doubt]", *, applied: int, dry_run: bool) -> int:
@@ -91,10 +97,11 @@ def _report(context: Context, job: str, doubts: "Sequence[Doubt]", *, applied: i
     if not doubts:
         click.echo(f"{job}: nothing is in doubt")
         return 0
-    click.echo(f"{len(doubts):,} items in doubt: their requests may have been billed, and no answer is known")
-    _list(context, doubts)
-    if applied:
-        click.echo(f"next:  batchrun resume {job}")
-    else:
-        click.echo(f"next:  batchrun reconcile {job} --retry (may bill twice) | batchrun reconcile {job} --fail")
+    noun = "1 item" if len(doubts) == 1 else f"{len(doubts):,} items"
+    put(f"{noun} in doubt: a request left, or may have, and no answer is known")
+    for line in _doubt_lines(doubts):
+        put(line)
+    following = [f"batchrun reconcile {job} --retry (may bill twice)", f"batchrun reconcile {job} --fail"]
+    for line in next_lines([f"batchrun resume {job}"] if applied else following):
+        put(line)
     return 0

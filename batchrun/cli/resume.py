@@ -17,7 +17,7 @@ from batchrun.cli.submit import Money
 @click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
 @click.option("--cancelled", is_flag=True, help="Cancelled items too.")
 @click.option("--max-cost", type=Money(), help="A new limit on the job's cost.")
-@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), help="Requests in flight at once.")
+@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
 @click.option("--no-wait", is_flag=True, help="If another process performs the job, exit 9 instead of following it.")
 def command(
     context: Context,
@@ -47,6 +47,7 @@ def command(
             concurrency=concurrency,
             max_cost_pusd=to_pusd(max_cost),
             cancelled=cancelled,
+            gate="past",
         )
         with working(house.ledger, gear, concurrency=concurrency or before.job.concurrency) as worker:
             arrival = perform(context, house, job, worker=worker, wait=not no_wait, prepare=step)

@@ -7,7 +7,7 @@ import click
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
-from batchrun.cli.say import ask, dollars, emit, say
+from batchrun.cli.say import ask, dollars, emit, put, say
 
 if TYPE_CHECKING:
     from batchrun.runner.retry import RetryPlan
@@ -58,13 +58,14 @@ def _plan_text(plan: "RetryPlan") -> str:
     for one in plan.chosen:
         by_cause[one.cause or "unknown"] = by_cause.get(one.cause or "unknown", 0) + 1
     parts = ", ".join(f"{cause} {count:,}" for cause, count in sorted(by_cause.items()))
+    noun = "1 failed item" if len(plan.chosen) == 1 else f"{len(plan.chosen):,} failed items"
     left = []
     if plan.permanent:
         left.append(f"{plan.permanent:,} permanent (--all)")
     if plan.in_doubt:
         left.append(f"{plan.in_doubt:,} in doubt (batchrun reconcile {plan.job.task_id})")
-    tail = f".  Not sent again: {', '.join(left)}" if left else ""
-    return f"{len(plan.chosen):,} failed items to send again{f': {parts}' if parts else ''}{tail}"
+    tail = f". Not sent again: {', '.join(left)}" if left else ""
+    return f"{noun} to send again{f': {parts}' if parts else ''}{tail}"
 
 
 def _show_plan(context: Context, plan: "RetryPlan", *, dry_run: bool = False, moved: int = 0) -> int:
@@ -81,7 +82,7 @@ def _show_plan(context: Context, plan: "RetryPlan", *, dry_run: bool = False, mo
             },
         )
     else:
-        click.echo(("would be: " if dry_run else "") + _plan_text(plan))
+        put(("would be: " if dry_run else "") + _plan_text(plan))
         if moved:
-            click.echo(f"next:  batchrun resume {plan.job.task_id}")
+            put(f"next:  batchrun resume {plan.job.task_id}")
     return 0

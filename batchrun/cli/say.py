@@ -1,6 +1,8 @@
 """How a command speaks: data on stdout, talk on stderr, one JSON object where JSON is wanted."""
 
 import json
+import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,12 +14,46 @@ from batchrun.cli.context import Context
 from batchrun.errors import Fault
 
 SCHEMA = "batchrun/1"
+LINE_COLUMNS = 80  # what a list of commands must fit in to stand on one line
+_LABEL = re.compile(r"\s*\S+\s{2,}")
 
 
 def say(context: Context, text: str) -> None:
     """Tell the person something on stderr, unless they want quiet."""
     if not context.quiet:
-        click.echo(text, err=True)
+        click.echo(fold(text, columns_of(sys.stderr)), err=True)
+
+
+def put(text: str) -> None:
+    """Print a line of what was asked for on stdout."""
+    click.echo(fold(text, columns_of(sys.stdout)))
+
+
+def columns_of(stream: Any) -> int | None:
+    """Return how wide the terminal behind a stream is; None where there is none, and nothing is to be folded."""
+    return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
+
+
+def fold(line: str, columns: int | None) -> str:
+    """Fold a line that a terminal would break anywhere: between words, each further line under the text of the first.
+
+    The text begins after the label ("  sample    ...", at least two spaces), else two columns in.
+    """
+    if columns is None or len(line) <= columns:
+        return line
+    import textwrap
+
+    label = _LABEL.match(line)
+    indent = label.end() if label and label.end() < columns // 2 else len(line) - len(line.lstrip()) + 2
+    return textwrap.fill(line, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+
+
+def next_lines(commands: Sequence[str]) -> list[str]:
+    """Return what to type next: on one line where that fits, else each command on its own."""
+    line = f"next:  {' | '.join(commands)}"
+    if len(line) <= LINE_COLUMNS:
+        return [line]
+    return [f"{'next:  ' if number == 0 else '       '}{command}" for number, command in enumerate(commands)]
 
 
 def emit(kind: str, values: Mapping[str, Any]) -> None:
@@ -43,15 +79,16 @@ def say_error(
             error["total"] = total
         click.echo(json.dumps({"schema": SCHEMA, "error": error}, ensure_ascii=False))
         return
+    columns = columns_of(sys.stderr)
     for fault in faults:
-        click.echo(f"  {fault}", err=True)
+        click.echo(fold(f"  {fault}", columns), err=True)
         if fault.hint:
-            click.echo(f"    hint: {fault.hint}", err=True)
+            click.echo(fold(f"    hint: {fault.hint}", columns), err=True)
     if total > len(faults):
         click.echo(f"  ... and {total - len(faults):,} more", err=True)
-    click.echo(f"error: {message}", err=True)
+    click.echo(fold(f"error: {message}", columns), err=True)
     if hint:
-        click.echo(f"  try: {hint}", err=True)
+        click.echo(fold(f"  try: {hint}", columns), err=True)
 
 
 def say_unexpected(context: Context, error: Exception) -> None:
@@ -82,6 +119,8 @@ def duration(seconds: float | None) -> str:
     """Write a duration for people."""
     if seconds is None:
         return "-"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(int(seconds + 0.5), 60)
@@ -90,8 +129,13 @@ def duration(seconds: float | None) -> str:
 
 
 def dollars(pusd: int | None) -> str:
-    """Write picodollars for people: cents for large sums, more places for small ones."""
+    """Write picodollars for people: cents for large sums, three digits for small ones."""
     if pusd is None:
         return "unknown"
     amount = pusd / 1e12
-    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.6f}".rstrip("0").rstrip(".")
+    if amount >= 1 or amount <= 0:
+        return f"${amount:,.2f}"
+    places = 2
+    while places < 12 and amount * 10**places < 100:
+        places += 1
+    return f"${amount:.{places}f}"

@@ -6,7 +6,7 @@ import click
 
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
-from batchrun.cli.say import dollars, duration, emit, rfc3339
+from batchrun.cli.say import dollars, duration, emit, put, rfc3339
 
 
 @make_command("batchrun show batch-001 ticket-0007")
@@ -23,15 +23,14 @@ def command(context: Context, job: str, item: str, with_request: bool, with_resp
     if context.json:
         emit("item", _json(shown, with_request=with_request, with_response=with_response))
         return 0
-    click.echo(
-        f"{shown['custom_id']}  {shown['state'].replace('_', ' ')}  (input line {shown['line_no']}, {shown['model']})"
-    )
+    put(f"{shown['custom_id']}  {shown['state'].replace('_', ' ')}  (input line {shown['line_no']}, {shown['model']})")
     if shown["message"]:
-        click.echo(f"  {shown['cause']}: {shown['message']}")
+        put(f"  {shown['cause']}: {shown['message']}")
     if shown["note"]:
-        click.echo(f"  note: {shown['note']}")
+        put(f"  note: {shown['note']}")
     for number, attempt in enumerate(shown["attempts"], start=1):
-        click.echo(_attempt_line(number, attempt))
+        for line in _attempt_lines(number, attempt):
+            put(line)
         if with_response and attempt["raw"]:
             click.echo(f"     {attempt['raw'].decode('utf-8', 'replace')}")
     if with_request and shown["body"]:
@@ -42,22 +41,21 @@ def command(context: Context, job: str, item: str, with_request: bool, with_resp
 _BILLED = {"certain": "billed", "possible": "possibly billed", "none": "not billed"}
 
 
-def _attempt_line(number: int, attempt: dict[str, Any]) -> str:
+def _attempt_lines(number: int, attempt: dict[str, Any]) -> list[str]:
     at = rfc3339(attempt["sent_at"] or attempt["claimed_at"])
-    what = attempt["state"].replace("_", " ")
-    status = f" HTTP {attempt['http_status']}" if attempt["http_status"] else ""
-    why = f" {attempt['cause']}: {attempt['message']}" if attempt["message"] else ""
-    if not why and attempt["cause"]:
-        why = f" {attempt['cause']}"
-    tokens = ""
+    what = [attempt["state"].replace("_", " ")]
+    if attempt["http_status"]:
+        what.append(f"HTTP {attempt['http_status']}")
+    if attempt["finish_reason"]:
+        what.append(f"finish_reason {attempt['finish_reason']}")
     if attempt["completion_tokens"] is not None:
-        tokens = f", {attempt['prompt_tokens']} in / {attempt['completion_tokens']} out tokens"
+        what.append(f"{attempt['prompt_tokens']} in / {attempt['completion_tokens']} out tokens")
     cost = f" {dollars(attempt['cost_pusd'])}" if attempt["cost_pusd"] else ""
-    finish = f", finish_reason {attempt['finish_reason']}" if attempt["finish_reason"] else ""
-    return (
-        f"  {number}  {at}  {duration(attempt['duration_s']):>7}  {what}{status}{why}{finish}{tokens}, "
-        f"{_BILLED[attempt['charge']]}{cost}\n     {attempt['attempt_id']} -> {attempt['endpoint']}"
-    )
+    what.append(_BILLED[attempt["charge"]] + cost)
+    lines = [f"  {number}  {at}  {duration(attempt['duration_s'])}  {', '.join(what)}"]
+    if attempt["cause"]:
+        lines.append(f"     {attempt['cause']}" + (f": {attempt['message']}" if attempt["message"] else ""))
+    return [*lines, f"     {attempt['attempt_id']} -> {attempt['endpoint']}"]
 
 
 def _json(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from batchrun.cli.say import dollars, duration, rfc3339
+from batchrun.cli.say import dollars, duration, next_lines, rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from batchrun.core.states import ItemState
     from batchrun.runner.drive import Arrival
     from batchrun.runner.standing import Standing
 
@@ -57,35 +60,46 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
 
 def standing_text(standing: "Standing") -> list[str]:
     """Return what `status` prints: what is done, what it cost, and what to type next."""
-    from batchrun.core.states import JobState
-
-    job = standing.job
-    head = f"{job.task_id} {job.state.value.replace('_', ' ')}"
-    if job.state in (JobState.COMPLETED, JobState.CANCELLED):
-        head += f" in {duration(standing.elapsed_s)}"
-    lines = [f"{head}: {counts_text(standing)}"]
-    if job.message and job.state is not JobState.COMPLETED:
-        lines.append(f"  {job.reason}: {job.message}")
-    if job.state is JobState.IN_PROGRESS and standing.holder is None:
-        lines.append("  nobody is working on it")
-    if standing.holder is not None:
-        lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
-    lines += money_text(standing)
-    lines += warning_text(standing)
-    lines.append(f"next:  {' | '.join(next_commands(standing))}")
-    return lines
+    return [_head(standing, _verb(standing)), *_details(standing), *next_lines(next_commands(standing))]
 
 
 def arrival_text(arrival: "Arrival") -> list[str]:
     """Return what a command prints when a job has come to its end, or has stopped on the way."""
-    lines = standing_text(arrival.standing)
+    standing, end = arrival.standing, arrival.end
+    is_stopped = end is not None and end.signal is not None
+    lines = [_head(standing, "stopped" if is_stopped else _verb(standing))]
     if arrival.outputs is not None:
         out = arrival.outputs
-        files = f"  output  {short(out.output)} ({out.output_lines:,} lines, input order)"
+        lines.append(f"  output    {short(out.output)} ({out.output_lines:,} lines, input order)")
         if out.error_lines:
-            files += f"   errors  {short(out.errors)} ({out.error_lines:,})"
-        lines.insert(1, files)
-    return lines
+            lines.append(f"  errors    {short(out.errors)} ({out.error_lines:,} {_plural('line', out.error_lines)})")
+    return [*lines, *_details(standing), *next_lines(next_commands(standing))]
+
+
+def _verb(standing: "Standing") -> str:
+    from batchrun.core.states import JobState
+
+    verb = standing.job.state.value.replace("_", " ")
+    has_ended = standing.job.state in (JobState.COMPLETED, JobState.CANCELLED)
+    return f"{verb} in {duration(standing.elapsed_s)}" if has_ended else verb
+
+
+def _head(standing: "Standing", verb: str) -> str:
+    return f"{standing.job.task_id} {verb}: {counts_text(standing)}"
+
+
+def _details(standing: "Standing") -> list[str]:
+    from batchrun.core.states import JobState
+
+    job = standing.job
+    lines = []
+    if job.message and job.state is not JobState.COMPLETED:
+        lines.append(f"  {job.reason}: {job.message}")
+    if job.state is JobState.IN_PROGRESS and standing.holder is None:
+        lines.append("  nobody works on it now; every answer is in the ledger")
+    if standing.holder is not None:
+        lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
+    return [*lines, *money_text(standing), *warning_text(standing)]
 
 
 def short(path: object) -> str:
@@ -98,28 +112,39 @@ def short(path: object) -> str:
 
 
 def counts_text(standing: "Standing") -> str:
-    """Return the item counts in one line; zero counts are left out but for the completed ones."""
+    """Return the item counts in one line, with the job's total."""
+    return f"{counted(standing.counts)} of {standing.job.total:,}"
+
+
+def counted(counts: "Mapping[ItemState, int]") -> str:
+    """Write item counts: first what has ended, then what is left. Zero counts but the completed ones are left out."""
     from batchrun.core.states import ItemState
 
-    counts = standing.counts
-    shown = [ItemState.COMPLETED] + [state for state in ItemState if state is not ItemState.COMPLETED and counts[state]]
-    parts = [f"{counts[state]:,} {state.value.replace('_', ' ')}" for state in shown]
-    return f"{', '.join(parts)} of {standing.job.total:,}"
+    ended = [state for state in ItemState if state not in (ItemState.PENDING, ItemState.RUNNING)]
+    order = [*ended, ItemState.RUNNING, ItemState.PENDING]
+    shown = [state for state in order if counts[state] or state is ItemState.COMPLETED]
+    return ", ".join(f"{counts[state]:,} {state.value.replace('_', ' ')}" for state in shown)
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"
 
 
 def money_text(standing: "Standing") -> list[str]:
-    """Return the line on cost and requests."""
+    """Return the lines on cost, requests and tokens."""
     attempts, job = standing.attempts, standing.job
     if attempts.total == 0:
         return []
     per_item = attempts.sent / job.total if job.total else 0
-    requests = f"requests {attempts.sent:,} ({per_item:.2f} per item)"
     doubtful = f", {attempts.possible_requests:,} possibly billed" if attempts.possible_requests else ""
-    tokens = f"{attempts.prompt_tokens:,} in / {attempts.completion_tokens:,} out tokens"
-    if not job.spec["price"]:
-        return [f"  usage   {tokens}     {requests}{doubtful}"]
-    possible = f", at most {dollars(attempts.possible_pusd)} in doubt" if attempts.possible_requests else ""
-    return [f"  cost    {dollars(attempts.certain_pusd)} certain{possible}     {tokens}     {requests}{doubtful}"]
+    lines = [
+        f"  requests  {attempts.sent:,} ({per_item:.2f} per item){doubtful}",
+        f"  tokens    {attempts.prompt_tokens:,} in, {attempts.completion_tokens:,} out",
+    ]
+    if job.spec["price"]:
+        possible = f", at most {dollars(attempts.possible_pusd)} in doubt" if attempts.possible_requests else ""
+        lines.append(f"  cost      {dollars(attempts.certain_pusd)} certain{possible}")
+    return lines
 
 
 _WARNINGS = {
@@ -134,7 +159,7 @@ _WARNINGS = {
 def warning_text(standing: "Standing") -> list[str]:
     """Return a line for each kind of answer that is worth a look."""
     return [
-        f"  note    {count:,} {'answer' if count == 1 else 'answers'} {_WARNINGS.get(warning, warning)}"
+        f"  note      {count:,} {_plural('answer', count)} {_WARNINGS.get(warning, warning)}"
         for warning, count in sorted(standing.warnings.items())
     ]
 

@@ -7,7 +7,7 @@ import click
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.live import Live
-from batchrun.cli.say import emit
+from batchrun.cli.say import emit, put
 from batchrun.cli.standing import standing_json, standing_text
 
 WATCH_EVERY_S = 1.0
@@ -36,5 +36,5 @@ def command(context: Context, job: str | None, watch: bool, exit_status: bool) -
         emit("job_status", standing_json(standing))
     else:
         for line in standing_text(standing):
-            click.echo(line)
+            put(line)
     return standing.exit_code if exit_status else 0

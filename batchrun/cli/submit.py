@@ -36,7 +36,9 @@ class Money(click.ParamType[Decimal]):
 
 @make_command("batchrun submit jobs/job.json")
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option("--trial", "trial_size", type=click.IntRange(0, 10_000), help="Items to try first (default: the spec's).")
+@click.option(
+    "--trial", "trial_size", type=click.IntRange(0, 10_000), metavar="N", help="Items to try first (default: 10)."
+)
 @click.option("--no-trial", is_flag=True, help="Start the full run at once.")
 @click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
 @click.option("--max-cost", type=Money(), help="No send that could take the job above this.")
@@ -44,7 +46,7 @@ class Money(click.ParamType[Decimal]):
 @click.option("--accept-changes", is_flag=True, help="Go on with a changed input or changed parameters.")
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would happen.")
 @click.option("--no-wait", is_flag=True, help="If another process performs the job, exit 9 instead of following it.")
-@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), help="Requests in flight at once.")
+@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
 def command(context: Context, spec: Path, **flags: Any) -> int:
     """Register a job, try a few items, and run it to the end with live progress.
 
@@ -74,6 +76,7 @@ def submit(
     """Check, register or find, and drive as far as `scope`."""
     from batchrun.runner.drive import working
     from batchrun.runner.submit import Overrides, check, effective_spec
+    from batchrun.wiring import resolve_api_key, resolve_base_url
 
     checked = check(spec, skip_invalid=skip_invalid)
     if max_cost is not None and checked.spec.price is None:
@@ -87,14 +90,21 @@ def submit(
     )
     if dry_run:
         return _dry_run(context, checked)
+    # A missing address or key is said before anything is written.
+    base_url = resolve_base_url(settings, checked.spec.base_url)
+    resolve_api_key(settings, base_url, checked.spec.api_key_env)
     with context.house() as house:
-        base_url = house.base_url(checked.spec.base_url)
-        house.api_key(base_url, checked.spec.api_key_env)  # a missing key is said before anything is written
         gear = house.gear()
         plan = effective_spec(checked, overrides) | {"resolved_base_url": base_url}
         plan["trial"] |= trial_changes or {}
         with working(house.ledger, gear, concurrency=int(plan["concurrency"])) as worker:
-            job = _registered(context, house, checked, plan, worker.id, accept_changes=accept_changes)
+            try:
+                job = _registered(
+                    context, house, checked, plan, worker.id, accept_changes=accept_changes, wait=not no_wait
+                )
+            except KeyboardInterrupt:
+                say(context, f"stopped before the job was registered; nothing was sent\nnext:  batchrun submit {spec}")
+                raise
             arrival = perform(
                 context,
                 house,
@@ -102,15 +112,23 @@ def submit(
                 worker=worker,
                 scope=scope,
                 wait=not no_wait,
-                prepare=_going_on(house, overrides, job),
+                prepare=_going_on(house, overrides, plan),
             )
     return show_arrival(context, arrival)
 
 
 def _registered(
-    context: Context, house: "House", checked: "Checked", plan: dict[str, Any], worker_id: int, *, accept_changes: bool
+    context: Context,
+    house: "House",
+    checked: "Checked",
+    plan: dict[str, Any],
+    worker_id: int,
+    *,
+    accept_changes: bool,
+    wait: bool,
 ) -> "Job":
     """Register the job, or find it, or take a changed input for it."""
+    from batchrun.ledger.liveness import Observer
     from batchrun.runner import submit as verbs
 
     ledger = house.ledger
@@ -123,9 +141,20 @@ def _registered(
         job = verbs.find(ledger, checked.spec.task_id)
         assert job is not None
     if verbs.is_unfinished(job):
-        return verbs.take_over_registration(
-            ledger, checked, job, worker_id=worker_id, dead_after_s=house.settings.dead_after_s
+        observer = Observer(ledger, dead_after_s=house.settings.dead_after_s)
+        taken = verbs.take_over_registration(
+            ledger,
+            checked,
+            job,
+            worker_id=worker_id,
+            observer=observer,
+            wait=wait,
+            say=lambda text: say(context, text),
         )
+        if taken is not None:
+            return taken
+        job = verbs.find(ledger, checked.spec.task_id)
+        assert job is not None
     if verbs.is_same(job, checked):
         say(context, f"{job.task_id} stands in the ledger already ({job.state.value}); going on with it")
         return job
@@ -141,16 +170,20 @@ def _registered(
     return job
 
 
-def _going_on(house: "House", overrides: "Overrides", job: "Job") -> "Any":
+def _going_on(house: "House", overrides: "Overrides", plan: dict[str, Any]) -> "Any":
+    """Make the step that takes over what the spec says now of everything that is no part of the job's identity."""
     from batchrun.core.prices import to_pusd
+    from batchrun.runner import submit as verbs
     from batchrun.runner.resume import change_of_mind
 
     return change_of_mind(
         house.ledger,
         on_unknown=overrides.on_unknown,
-        concurrency=overrides.concurrency,
-        max_cost_pusd=to_pusd(overrides.max_cost_usd),
-        past_gate=job.reason != "trial_gate",
+        concurrency=plan["concurrency"],
+        retry_times=plan["retry_times"],
+        max_cost_pusd=to_pusd(plan["max_cost_usd"]),
+        spec_of=lambda job: verbs.without_identity(job, plan),
+        gate="stop",
     )
 
 

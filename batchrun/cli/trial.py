@@ -12,12 +12,12 @@ from batchrun.cli.submit import submit
 
 @make_command("batchrun trial jobs/job.json -n 10")
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option("-n", "size", type=click.IntRange(1, 10_000), help="Items to try (default: the spec's, 10).")
+@click.option("-n", "size", type=click.IntRange(1, 10_000), metavar="N", help="Items to try (default: 10).")
 @click.option("--sample", type=click.Choice(["mixed", "head", "random"]), help="Which items (default: mixed).")
-@click.option("--seed", type=click.IntRange(0), help="Seed of the random part.")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random part.")
 @click.option("--skip-invalid", is_flag=True, help="Record faulty lines as rejected and try among the rest.")
 @click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
-@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), help="Requests in flight at once.")
+@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
 def command(context: Context, spec: Path, size: int | None, sample: str | None, seed: int | None, **flags: Any) -> int:
     """Try a few items for real: what they cost, how long they take, what fails.
 

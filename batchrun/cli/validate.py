@@ -11,7 +11,9 @@ from batchrun.cli.say import emit
 
 @make_command("batchrun validate jobs/job.json")
 @click.argument("spec", type=click.Path(path_type=Path))
-@click.option("--max-errors", default=20, show_default=True, type=click.IntRange(1), help="Input faults to list.")
+@click.option(
+    "--max-errors", default=20, show_default=True, type=click.IntRange(1), metavar="N", help="Input faults to list."
+)
 def command(context: Context, spec: Path, max_errors: int) -> int:
     """Check a spec and its whole input, without network: all faults at once, with their lines."""
     from batchrun.runner.submit import check
@@ -23,6 +25,10 @@ def command(context: Context, spec: Path, max_errors: int) -> int:
         emit("validation", values)
         return 0
     click.echo(f"ok  spec   {spec}")
-    click.echo(f"ok  input  {seen.items:,} items, ids unique, {seen.size_bytes / 1e6:,.1f} MB")
+    click.echo(f"ok  input  {seen.items:,} items, ids unique, {_size(seen.size_bytes)}")
     click.echo(f"next:  batchrun submit {spec}")
     return 0
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:,.1f} kB"

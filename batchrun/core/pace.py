@@ -26,9 +26,10 @@ class Pace:
                 time until an answer comes.
         """
         if asked_s is None:
+            if now < self.held_until:
+                return self.held_until - now  # the refusals of one moment are one reason to wait
             asked_s = min(FIRST_HOLD_S * 2**self._guesses, LONGEST_GUESSED_HOLD_S)
-            if now >= self.held_until:
-                self._guesses += 1
+            self._guesses += 1
         wait_s = asked_s + (0.05 + 0.1 * asked_s) * chance  # never earlier than asked
         if now + wait_s > self.held_until:
             self.held_until = now + wait_s

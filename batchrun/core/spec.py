@@ -184,7 +184,7 @@ def _not_json(text: str, where: str, error: json.JSONDecodeError) -> Fault:
         hint = "take out the comma before the closing bracket"
     elif "\u201c" in text or "\u201d" in text:
         hint = 'replace the curly quotes by plain ones (")'
-    elif re.search(r"^\s*(//|#)", text, re.MULTILINE):
+    elif re.search(r"(^|[{,\s])//|^\s*#", text, re.MULTILINE):
         hint = "JSON has no comments: take them out"
     elif error.msg.startswith("Extra data"):
         hint = "one object a file"

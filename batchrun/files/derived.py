@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import fcntl
+import glob
 import os
 import secrets
 import stat
@@ -36,8 +38,10 @@ class DerivedFile:
 
     def __enter__(self) -> Self:
         with _naming(self.path):
+            self._forget_dead_writers()
             self._fd = os.open(self._temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX)
                 self._keep_mode()
             except OSError:
                 self._discard()
@@ -74,6 +78,17 @@ class DerivedFile:
     def sha256(self) -> str:
         """Return the digest of what was written, in hex."""
         return self._digest.hexdigest()
+
+    def _forget_dead_writers(self) -> None:
+        """Remove the temporary files that killed writers of this file have left: nobody holds their lock."""
+        for left in self._target.parent.glob(f".{glob.escape(self._target.name)}.tmp-*"):
+            with contextlib.suppress(OSError):
+                fd = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(left)
+                finally:
+                    os.close(fd)
 
     def _flush(self) -> None:
         _write_all(self._fd, self._buffer)

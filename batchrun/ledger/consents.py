@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, select
 from batchrun.core.outcome import CAUSES
 from batchrun.core.states import AttemptState, ItemState, JobState
 from batchrun.ledger.events import record_event
-from batchrun.ledger.guards import is_being_cancelled, lock_jobs, stands_in
+from batchrun.ledger.guards import lock_jobs, stands_in
 from batchrun.ledger.schema import FENCE_BITS, attempts, items, jobs
 
 _CHUNK = 5_000
@@ -89,13 +89,14 @@ def give_up(connection: Connection, job_id: int, shown: Sequence[Stopped], *, no
 def retry_by_policy(connection: Connection, job_id: int, *, retry_times: int, now: float) -> tuple[int, int]:
     """Under on_unknown retry: in_doubt and uselessly answered items -> pending while tries are left, else -> failed.
 
-    A job that is cancelling or was cancelled sends nothing again: there a doubt stays a doubt.
+    Nothing moves under hold, nor in a job that is cancelling or was cancelled: there a doubt stays a doubt.
 
     Returns:
         (sent back to pending, given up).
     """
     lock_jobs(connection, [job_id])
-    mine = (items.c.job_id == job_id, items.c.is_current, ~is_being_cancelled())
+    has_consent = exists().where(jobs.c.id == items.c.job_id, jobs.c.on_unknown == "retry", ~jobs.c.was_cancelled)
+    mine = (items.c.job_id == job_id, items.c.is_current, has_consent)
     has_tries_left = items.c.tries <= retry_times
     is_useless = exists().where(
         attempts.c.key == items.c.id * (1 << FENCE_BITS) + items.c.fence, attempts.c.state == AttemptState.UNUSABLE

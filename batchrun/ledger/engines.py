@@ -2,7 +2,9 @@
 
 import importlib
 import os
+import re
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -15,38 +17,45 @@ from sqlalchemy.exc import ArgumentError
 from batchrun.errors import LedgerFault, UsageFault
 
 BUSY_TIMEOUT_S = 30.0
+MOUNTS = Path("/proc/self/mounts")
+# The beginnings of their types. What a fuse program does not say of itself cannot be known.
 NETWORK_FILE_SYSTEMS = (
     "nfs",
     "cifs",
     "smb",
     "9p",
-    "fuse.sshfs",
-    "ceph",
-    "glusterfs",
-    "lustre",
     "afs",
-    "ncpfs",
+    "beegfs",
+    "ceph",
+    "fuse.ceph",
+    "fuse.gcsfuse",
+    "fuse.gluster",
+    "fuse.juicefs",
+    "fuse.rclone",
+    "fuse.s3fs",
+    "fuse.sshfs",
     "gfs",
+    "gluster",
+    "gpfs",
+    "lustre",
+    "ncpfs",
     "ocfs",
 )
 
 
 def has_wal_reset_bug(version: tuple[int, int, int]) -> bool:
-    """Say whether this SQLite can corrupt a WAL database when it resets the log (3.7.0 to 3.51.2, with two fixed lines)."""
-    if version < (3, 7, 0) or version >= (3, 51, 3):
-        return False
-    major, minor, patch = version
-    return not ((minor == 50 and patch >= 7) or (minor == 44 and patch >= 6))
+    """Say whether this SQLite can corrupt a WAL database when it resets the log: 3.7.0 to 3.51.2 but for two lines."""
+    is_mended = (3, 44, 6) <= version < (3, 45, 0) or (3, 50, 7) <= version < (3, 51, 0)
+    return (3, 7, 0) <= version < (3, 51, 3) and not is_mended
 
 
-def sqlite_module() -> ModuleType:
-    """Return the DBAPI module with a sound SQLite: the standard library's, else pysqlite3's, else the first again."""
-    if not has_wal_reset_bug(version_of(sqlite3)):
-        return sqlite3
-    with suppress(ImportError):
-        other = importlib.import_module("pysqlite3")
-        if not has_wal_reset_bug(version_of(other)):
-            return other
+def sqlite_module(candidates: Sequence[str] = ("sqlite3", "pysqlite3")) -> ModuleType:
+    """Return the first installed DBAPI module whose SQLite is sound, else the standard library's."""
+    for name in candidates:
+        with suppress(ImportError):
+            module = importlib.import_module(name)
+            if not has_wal_reset_bug(version_of(module)):
+                return module
     return sqlite3
 
 
@@ -57,8 +66,12 @@ def version_of(module: ModuleType) -> tuple[int, int, int]:
 
 
 def journal_mode(module: ModuleType) -> str:
-    """Return the journal that is safe with this SQLite: the write-ahead log, or a rollback journal where that has the bug."""
-    return "DELETE" if has_wal_reset_bug(version_of(module)) else "WAL"
+    """Return the journal that is safe with this SQLite: the write-ahead log, or a rollback journal where that is not.
+
+    The rollback journal is truncated: of the kinds there are, that one is synced when it ends a transaction. A journal
+    that is deleted can come back after a power failure and take the last commit, an intent perhaps, away.
+    """
+    return "TRUNCATE" if has_wal_reset_bug(version_of(module)) else "WAL"
 
 
 def parse_url(text: str) -> URL:
@@ -67,18 +80,19 @@ def parse_url(text: str) -> URL:
     Raises:
         UsageFault: when it is neither SQLite nor Postgres.
     """
-    if "://" not in text:
-        text = f"sqlite:///{text}"
     try:
-        url = make_url(text)
+        url = make_url(text) if "://" in text else URL.create("sqlite", database=text)
     except ArgumentError:
         raise UsageFault(
             "the ledger's address cannot be read", hint="use sqlite:///PATH or postgresql+psycopg://..."
         ) from None
-    if url.drivername in ("postgres", "postgresql"):
-        url = url.set(drivername="postgresql+psycopg")
-    if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise UsageFault(f"the ledger cannot be kept in {url.get_backend_name()!r}", hint="use sqlite or postgresql")
+    match url.drivername.split("+")[0]:
+        case "sqlite":
+            url = url.set(drivername="sqlite")
+        case "postgres" | "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        case other:
+            raise UsageFault(f"the ledger cannot be kept in {other!r}", hint="use sqlite or postgresql")
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise UsageFault(
             "the ledger must be a file: a memory database forgets what was paid", hint="--db .batchrun/ledger.db"
@@ -86,16 +100,19 @@ def parse_url(text: str) -> URL:
     return url
 
 
-def open_engine(url: URL) -> Engine:
+def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
     """Open the database. A connection asks for a writing transaction by `execution_options(is_write=True)`.
+
+    Args:
+        busy_timeout_s: how long a SQLite writer waits for another.
 
     Raises:
         LedgerFault: the folder is on a network file system, or the driver is missing.
     """
-    return _open_sqlite(url) if url.get_backend_name() == "sqlite" else _open_postgres(url)
+    return _open_sqlite(url, busy_timeout_s) if url.get_backend_name() == "sqlite" else _open_postgres(url)
 
 
-def _open_sqlite(url: URL) -> Engine:
+def _open_sqlite(url: URL, busy_timeout_s: float) -> Engine:
     path = Path(str(url.database)).absolute()
     if kind := network_file_system(path.parent):
         raise LedgerFault(
@@ -105,14 +122,21 @@ def _open_sqlite(url: URL) -> Engine:
     module = sqlite_module()
     mode = journal_mode(module)
     engine = create_engine(
-        url.set(database=str(path)), module=module, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}
+        URL.create("sqlite", database=str(path)),
+        module=module,
+        connect_args={"timeout": busy_timeout_s, "check_same_thread": False},
     )
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # the driver begins nothing by itself: its deferred BEGIN loses updates
         cursor = connection.cursor()
-        cursor.execute(f"PRAGMA journal_mode={mode}")
+        (found,) = cursor.execute(f"PRAGMA journal_mode={mode}").fetchone()
+        if found == "wal" and mode != "WAL":
+            raise LedgerFault(
+                f"{str(path)!r} has a write-ahead log, which SQLite {module.sqlite_version} can corrupt",
+                hint="pip install pysqlite3, or end the other processes that use this ledger",
+            )
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA temp_store=MEMORY")
@@ -127,11 +151,15 @@ def _open_sqlite(url: URL) -> Engine:
 
 
 def _open_postgres(url: URL) -> Engine:
+    # What the server or the role sets by default does not hold here; what the user set in the address does.
+    given = url.query.get("options", "")
+    options = f"{given if isinstance(given, str) else ' '.join(given)} -c synchronous_commit=on -c timezone=UTC"
     try:
         return create_engine(
-            url,
+            url.difference_update_query(["options"]),
             pool_pre_ping=True,
-            connect_args={"options": "-c synchronous_commit=on -c timezone=UTC", "connect_timeout": 10},
+            isolation_level="READ COMMITTED",  # a guard must see what was committed while it waited for its lock
+            connect_args={"options": options.strip(), "connect_timeout": 10},
         )
     except ModuleNotFoundError as error:
         raise LedgerFault(
@@ -140,15 +168,15 @@ def _open_postgres(url: URL) -> Engine:
         ) from None
 
 
-def network_file_system(folder: Path) -> str | None:
+def network_file_system(folder: Path, *, mounts: Path = MOUNTS) -> str | None:
     """Return the type of the network file system that holds `folder`, or None. Linux only; elsewhere None."""
     real = os.path.realpath(folder)
     best, kind = "", ""
-    with suppress(OSError), open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
-        for line in mounts:
-            fields = line.split()
-            point = fields[1].encode().decode("unicode_escape", "replace")
+    with suppress(OSError), mounts.open(encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            _, point, found, *_ = line.split(" ")
+            point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
             inside = real == point or real.startswith(point.rstrip("/") + "/")
-            if inside and len(point) >= len(best):
-                best, kind = point, fields[2]
+            if inside and len(point) >= len(best):  # of two mounts on one point the later one is seen
+                best, kind = point, found
     return kind if kind.startswith(NETWORK_FILE_SYSTEMS) else None

@@ -67,11 +67,7 @@ def is_alive(worker_id: int) -> ColumnElement[bool]:
     return exists().where(workers.c.id == worker_id, workers.c.ended_at.is_(None))
 
 
-def is_being_cancelled() -> ColumnElement[bool]:
-    """Build the question whether the item's job is cancelling or was cancelled: nothing of it is sent again."""
-    return exists().where(jobs.c.id == items.c.job_id, jobs.c.was_cancelled)
-
-
 def back_to_pending() -> ColumnElement[str]:
-    """Build the state of an item that would become pending: cancelled, while its job is being cancelled."""
-    return case((is_being_cancelled(), ItemState.CANCELLED.value), else_=ItemState.PENDING.value)
+    """Build the state of an item that would become pending: cancelled, while its job is or was being cancelled."""
+    is_cancelled = exists().where(jobs.c.id == items.c.job_id, jobs.c.was_cancelled)
+    return case((is_cancelled, ItemState.CANCELLED.value), else_=ItemState.PENDING.value)

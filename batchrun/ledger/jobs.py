@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, exists, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from batchrun.core.states import JOB_MOVES, ItemState, JobState
 from batchrun.errors import IllegalMove, JobNotFound
 from batchrun.ledger.consents import cancel_pending
 from batchrun.ledger.events import record_event
+from batchrun.ledger.guards import CLOCK_SLACK_S, lock_jobs
+from batchrun.ledger.ledger import storable
 from batchrun.ledger.schema import items, jobs
 
 
@@ -123,7 +125,7 @@ def list_jobs(connection: Connection) -> list[Job]:
 
 
 def take(connection: Connection, job_id: int, *, worker_id: int, instead_of: int | None, now: float) -> bool:
-    """Become the job's holder in place of `instead_of` (nobody, or a worker found dead); False when another was faster."""
+    """Become the job's holder instead of `instead_of`: nobody, or one found dead. False when another was faster."""
     same = jobs.c.holder.is_(None) if instead_of is None else jobs.c.holder == instead_of
     return bool(
         connection.execute(
@@ -157,27 +159,42 @@ def move_job(
         only_reason: the move is made only while the job's reason is this one (a probe lifts its own pause).
     """
     move = JOB_MOVES[name]
-    values: dict[str, Any] = {"state": move.target, "reason": reason, "message": message}
-    if name in ("complete", "close", "fail"):
-        values["ended_at"] = now
-    if name == "reopen":
-        values |= {"ended_at": None, "was_cancelled": False}
-    if name == "cancel":
-        values["was_cancelled"] = True
-    guard = [jobs.c.id == job_id, jobs.c.state.in_(move.sources)]
+    lock_jobs(connection, [job_id])  # the guard below looks at the items too, which must not move meanwhile
+    guard = [jobs.c.id == job_id, jobs.c.state.in_(move.sources), *_beside(name, job_id)]
     if only_reason is not None:
         guard.append(jobs.c.reason == only_reason)
-    if name == "finalize":
-        unfinished = exists().where(
-            items.c.job_id == job_id, items.c.is_current, items.c.state.in_((ItemState.PENDING, ItemState.RUNNING))
-        )
-        guard.append(~unfinished)
-    if name in ("complete", "close"):
-        guard.append(jobs.c.was_cancelled.is_(name == "close"))
+    values = {"state": move.target, "reason": reason, "message": storable(message), **_brings(name, now)}
     if not connection.execute(update(jobs).where(*guard).values(values)).rowcount:
         return False
     record_event(connection, job_id, name, at=now, detail={"reason": reason, "message": message} if reason else None)
     return True
+
+
+def _beside(name: str, job_id: int) -> list[ColumnElement[bool]]:
+    """Build what must hold for a move beside the job's state."""
+    mine = (items.c.job_id == job_id, items.c.is_current)
+    match name:
+        case "open":
+            return [select(func.count()).select_from(items).where(*mine).scalar_subquery() == jobs.c.total]
+        case "finalize":
+            return [~exists().where(*mine, items.c.state.in_((ItemState.PENDING, ItemState.RUNNING)))]
+        case "complete" | "close":
+            return [jobs.c.was_cancelled.is_(name == "close")]
+        case _:
+            return []
+
+
+def _brings(name: str, now: float) -> dict[str, Any]:
+    """Return what a move writes beside the state."""
+    match name:
+        case "complete" | "close" | "fail":
+            return {"ended_at": now}
+        case "reopen":
+            return {"ended_at": None, "was_cancelled": False}
+        case "cancel":
+            return {"was_cancelled": True}
+        case _:
+            return {}
 
 
 def cancel_job(connection: Connection, job_id: int, *, now: float) -> int:
@@ -196,19 +213,20 @@ def cancel_job(connection: Connection, job_id: int, *, now: float) -> int:
 def restart_registration(
     connection: Connection, job_id: int, *, total: int, input_digest: str, params_digest: str
 ) -> None:
-    """Begin a registration again that had died or failed; none of its items was ever claimable."""
-    connection.execute(
+    """Begin a registration again that had died or failed; none of its items was ever claimable.
+
+    Raises:
+        IllegalMove: it has ended well in the meantime, and its items may have been sent.
+    """
+    values = {"total": total, "input_digest": input_digest, "params_digest": params_digest}
+    restarted = connection.execute(
         update(jobs)
         .where(jobs.c.id == job_id, jobs.c.state.in_((JobState.VALIDATING, JobState.FAILED)))
-        .values(
-            state=JobState.VALIDATING,
-            reason=None,
-            message=None,
-            total=total,
-            input_digest=input_digest,
-            params_digest=params_digest,
-        )
+        .values(state=JobState.VALIDATING, reason=None, message=None, ended_at=None, **values)
     )
+    if not restarted.rowcount:
+        job = read_job(connection, job_id)
+        raise IllegalMove(f"job {job.task_id!r} is {job.state}: its registration has ended", hint="submit it again")
 
 
 def start(connection: Connection, job_id: int, *, now: float) -> None:
@@ -232,7 +250,7 @@ def set_throttle(connection: Connection, job_id: int, *, wait_s: float, now: flo
             or_(
                 jobs.c.throttle_until_at.is_(None),
                 jobs.c.throttle_until_at < until,
-                jobs.c.throttle_until_at > now + jobs.c.throttle_wait_s + 1.0,
+                jobs.c.throttle_until_at > now + jobs.c.throttle_wait_s + CLOCK_SLACK_S,
             ),
         )
         .values(throttle_until_at=until, throttle_wait_s=wait_s)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 
 from batchrun.errors import LedgerFault, LedgerFull
-from batchrun.ledger.engines import open_engine, parse_url
+from batchrun.ledger.engines import BUSY_TIMEOUT_S, open_engine, parse_url
 from batchrun.ledger.migrate import ensure_schema
 from batchrun.ledger.schema import ledgers, split_key
 
@@ -28,12 +28,13 @@ _FULL = (
 class Ledger:
     """An open ledger. Reading and writing transactions are short; none is open while a request is out."""
 
-    def __init__(self, address: str, *, folder: Path) -> None:
+    def __init__(self, address: str, *, folder: Path, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         """Open the ledger at `address`, creating it in an empty database.
 
         Args:
             address: a SQLAlchemy URL, or a path to a SQLite file.
             folder: for the workers' locks and spools; a SQLite ledger has its own, beside the file.
+            busy_timeout_s: how long a SQLite writer waits for another before the write counts as failed.
 
         Raises:
             LedgerFault: unreachable, on a network file system, or of another schema.
@@ -47,11 +48,18 @@ class Ledger:
             except OSError as error:
                 raise LedgerFault(f"the ledger's folder {str(folder)!r} cannot be made: {error.strerror}") from None
         self.folder = folder
-        self.engine = open_engine(self.url)
+        self.engine = open_engine(self.url, busy_timeout_s=busy_timeout_s)
         self._writing = self.engine.execution_options(is_write=True)
-        with foreign_errors(self.where):
-            ensure_schema(self.engine, where=self.where)
-            self.ledger_id = self._identity()
+        # One reading transaction sees one instant, whatever it asks. SQLite gives that by itself.
+        snapshot = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        self._reading = self.engine.execution_options(**snapshot)
+        try:
+            with foreign_errors(self.where):
+                ensure_schema(self.engine, where=self.where)
+                self.ledger_id = self._identity()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def is_sqlite(self) -> bool:
@@ -69,7 +77,7 @@ class Ledger:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a short reading transaction."""
-        with foreign_errors(self.where), self.engine.connect() as connection, connection.begin():
+        with foreign_errors(self.where), self._reading.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -105,20 +113,22 @@ class Ledger:
 
 @contextmanager
 def foreign_errors(where: str) -> Iterator[None]:
-    """Turn the database's errors into the ledger's own, once, here."""
+    """Turn the database's errors into the ledger's own, once, here. What a row or our own SQL is to blame for stays."""
     try:
         yield
-    except OperationalError as error:
-        words = str(error.orig).splitlines()[0] if str(error.orig) else "no reason given"
-        if any(mark in words.lower() for mark in _FULL):
-            raise LedgerFull(
-                f"{where} cannot be written: {words}", hint="free disk space, then `batchrun resume`"
-            ) from error
-        raise LedgerFault(f"{where} cannot be used: {words}") from error
-    except DBAPIError as error:
-        if error.connection_invalidated or type(error.orig).__name__ == "DatabaseError":
-            raise LedgerFault(f"{where} cannot be used: {str(error.orig).splitlines()[0]}") from error
+    except (IntegrityError, DataError, ProgrammingError) as error:
+        if error.connection_invalidated:
+            raise _translated(error, where) from error
         raise
+    except DBAPIError as error:
+        raise _translated(error, where) from error
+
+
+def _translated(error: DBAPIError, where: str) -> LedgerFault:
+    words = next(iter(str(error.orig).splitlines()), "no reason given")
+    if any(mark in words.lower() for mark in _FULL):
+        return LedgerFull(f"{where} cannot be written: {words}", hint="make room on its disk, then `batchrun resume`")
+    return LedgerFault(f"{where} cannot be used: {words}")
 
 
 def storable(text: str | None) -> str | None:

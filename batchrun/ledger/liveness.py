@@ -10,18 +10,34 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import insert, select, update
 
 from batchrun import __version__
+from batchrun.errors import LedgerFault
+from batchrun.ledger.engines import network_file_system
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import heartbeats, workers
 from batchrun.ledger.spool import Spool
+from batchrun.ledger.sweeps import jobs_of
 
 HEARTBEAT_S = 2.0
 DEAD_AFTER_S = 10.0
+
+_held: set[int] = set()  # the descriptors of this process' locks
+
+
+def _forget_locks() -> None:
+    """Close a forked child's copies of its parent's locks: they would hold them after the parent's death."""
+    for fd in _held:
+        os.close(fd)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
 
 
 @dataclass
@@ -36,15 +52,29 @@ class Worker:
     spool: Spool
 
     def leave(self, ledger: Ledger, *, now: float) -> None:
-        """Say goodbye: the lock goes free; the files go too when every answer in them is in the ledger."""
-        with ledger.write() as connection:
-            connection.execute(update(workers).where(workers.c.id == self.id).values(ended_at=now))
-        if self.spool.is_settled:
+        """Let go of the lock, and say goodbye where nothing is left: every attempt has its outcome in the ledger.
+
+        Otherwise the files stay, and the next sweep finds a dead worker with answers to adopt or items to rescue.
+        """
+        is_done = self.spool.is_settled and self._say_goodbye(ledger, now)
+        if is_done:
             self.spool.remove()
             lock_path(self.folder, self.incarnation).unlink(missing_ok=True)
         else:
             self.spool.close()
+        _held.discard(self.lock_fd)
         os.close(self.lock_fd)
+
+    def _say_goodbye(self, ledger: Ledger, now: float) -> bool:
+        has_left = update(workers).where(workers.c.id == self.id).values(ended_at=now)
+        try:
+            with ledger.write() as connection:
+                if jobs_of(connection, self.id):
+                    return False
+                connection.execute(has_left)
+        except LedgerFault:
+            return False  # the lock goes free without a word: that says enough
+        return True
 
 
 def lock_path(folder: Path, incarnation: str) -> Path:
@@ -57,37 +87,53 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
 
     Args:
         room_bytes: space that the spool keeps preallocated for answers.
+
+    Raises:
+        OSError: no space for the files. Nothing is left of them.
+        LedgerFault: the ledger does not take the row.
     """
     folder = ledger.folder / "workers"
     folder.mkdir(parents=True, exist_ok=True)
     incarnation = secrets.token_hex(8)
-    fd = os.open(lock_path(folder, incarnation), os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.write(fd, incarnation.encode())
-    spool = Spool.create(folder, incarnation, room_bytes=room_bytes)
-    with ledger.write() as connection:
-        worker_id = connection.execute(
-            insert(workers)
-            .values(
-                incarnation=incarnation,
-                name=name,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                folder=str(folder),
-                version=__version__,
-                started_at=now,
-            )
-            .returning(workers.c.id)
-        ).scalar_one()
-        connection.execute(insert(heartbeats).values(worker_id=worker_id, beat=0, in_flight=0))
+    with ExitStack() as undo:
+        fd = _take_lock(folder, incarnation, undo)
+        spool = Spool.create(folder, incarnation, room_bytes=room_bytes)
+        undo.callback(spool.remove)
+        values = {
+            "incarnation": incarnation,
+            "name": name,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "folder": str(folder),
+            "version": __version__,
+            "started_at": now,
+        }
+        with ledger.write() as connection:
+            worker_id = connection.execute(insert(workers).values(values).returning(workers.c.id)).scalar_one()
+            connection.execute(insert(heartbeats).values(worker_id=worker_id, beat=0, in_flight=0))
+        undo.pop_all()
+    _held.add(fd)
     return Worker(worker_id, incarnation, name, folder, fd, spool)
 
 
-def holds_lock(folder: Path, incarnation: str) -> bool | None:
-    """Say whether a worker's lock is held; None where its file is not to be seen from here (another host).
+def _take_lock(folder: Path, incarnation: str, undo: ExitStack) -> int:
+    path = lock_path(folder, incarnation)
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    undo.callback(os.close, fd)
+    undo.callback(path.unlink)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(fd, incarnation.encode())
+    return fd
 
-    The file is never created by looking, and must hold the very incarnation: containers share names, not files.
+
+def holds_lock(folder: Path, incarnation: str) -> bool | None:
+    """Say whether a worker's lock is held; None where that cannot be seen from here (another host).
+
+    The file is never created by looking, and must hold the very incarnation: containers share names, not files. A
+    network file system may keep locks for each host alone, so there a lock that looks free proves nothing.
     """
+    if network_file_system(folder):
+        return None
     try:
         fd = os.open(lock_path(folder, incarnation), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -111,7 +157,7 @@ class Observer:
     ledger: Ledger
     clock: Callable[[], float] = time.monotonic
     dead_after_s: float = DEAD_AFTER_S
-    _seen: dict[int, tuple[int, float, float]] = field(default_factory=dict)  # beat, unmoved for s, last read
+    _seen: dict[int, tuple[int, float, float]] = field(default_factory=dict)  # beat, unmoved since, last read
 
     def is_dead(self, worker_id: int) -> bool:
         """Say whether a worker is certainly dead. Elsewhere than on its host that takes repeated asking."""
@@ -128,12 +174,12 @@ class Observer:
 
     def _has_stopped_beating(self, worker_id: int, beat: int) -> bool:
         now = self.clock()
-        before, unmoved_s, read_at = self._seen.get(worker_id, (beat - 1, 0.0, now))
-        gap_s = now - read_at
-        # Only time covered by dense readings counts: the observer itself may have been asleep.
-        unmoved_s = 0.0 if beat != before else unmoved_s + (gap_s if gap_s < self.dead_after_s / 4 else 0.0)
-        self._seen[worker_id] = (beat, unmoved_s, now)
-        return unmoved_s >= self.dead_after_s
+        before, since, read_at = self._seen.get(worker_id, (None, now, now))
+        # Only dense readings count: an observer that was asleep, or could not read, begins anew.
+        if beat != before or now - read_at >= self.dead_after_s / 4:
+            since = now
+        self._seen[worker_id] = (beat, since, now)
+        return now - since >= self.dead_after_s
 
 
 def beat(

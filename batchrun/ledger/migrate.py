@@ -1,5 +1,7 @@
-"""Brings a ledger's schema to the one this release knows: made when absent, upgraded in one transaction, never guessed."""
+"""Brings a ledger's schema to the one this release knows: made when absent, upgraded in one transaction."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,42 +37,61 @@ def ensure_schema(engine: Engine, *, where: str) -> None:
         LedgerFault: the database holds other tables, or a ledger of another release.
     """
     with engine.connect() as connection:
-        revision = current_revision(connection)
-        is_empty = revision is None and not inspect(connection).get_table_names()
-    if revision == SCHEMA_REVISION:
-        return
-    if is_empty:
-        upgrade(engine, where=where)
-        return
-    if revision is None:
-        raise LedgerFault(f"{where} holds tables, but no batchrun ledger", hint="name another database with --db")
-    if revision in known_revisions():
-        raise LedgerFault(
-            f"{where} was written by an older batchrun (schema {revision}, this one has {SCHEMA_REVISION})",
-            hint="batchrun db upgrade",
-        )
-    raise _newer(where, revision)
+        if current_revision(connection) == SCHEMA_REVISION:
+            return
+    with _alone(engine) as connection:  # what was seen above may have been another process half-way through
+        before = current_revision(connection)
+        if before is None and not inspect(connection).get_table_names():
+            _upgrade(connection)
+        elif before != SCHEMA_REVISION:
+            raise _refusal(connection, before, where=where)
 
 
 def upgrade(engine: Engine, *, where: str) -> tuple[str | None, str]:
     """Upgrade to the current schema in one transaction, one process at a time; return (before, after).
 
     Raises:
-        LedgerFault: the ledger is of a later release.
+        LedgerFault: the ledger is of a later release, or the database holds other tables.
     """
-    from alembic import command  # 0.4 s to import, needed once in a ledger's life
+    with _alone(engine) as connection:
+        before = current_revision(connection)
+        is_empty = before is None and not inspect(connection).get_table_names()
+        if not is_empty and before not in known_revisions():
+            raise _refusal(connection, before, where=where)
+        if before != SCHEMA_REVISION:
+            _upgrade(connection)
+        return before, SCHEMA_REVISION
 
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """Open the one transaction in which the schema may change; other processes wait for its end."""
     with engine.connect().execution_options(is_write=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
-        before = current_revision(connection)
-        if before is not None and before not in known_revisions():
-            raise _newer(where, before)
-        if before != SCHEMA_REVISION:
-            config = _config()
-            config.attributes["connection"] = connection
-            command.upgrade(config, SCHEMA_REVISION)
-        return before, SCHEMA_REVISION
+        yield connection
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command  # 0.4 s to import, needed once in a ledger's life
+
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, SCHEMA_REVISION)
+
+
+def _refusal(connection: Connection, revision: str | None, *, where: str) -> LedgerFault:
+    if revision is None or not inspect(connection).has_table("ledgers"):
+        return LedgerFault(f"{where} holds tables, but no batchrun ledger", hint="name another database with --db")
+    if revision in known_revisions():
+        return LedgerFault(
+            f"{where} was written by an older batchrun (schema {revision}, this one has {SCHEMA_REVISION})",
+            hint="batchrun db upgrade",
+        )
+    return LedgerFault(
+        f"{where} was written by a later batchrun (schema {revision}, this one knows up to {SCHEMA_REVISION})",
+        hint="upgrade batchrun; this release will not touch it",
+    )
 
 
 def known_revisions() -> set[str]:
@@ -86,10 +107,3 @@ def _config() -> "Config":
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     return config
-
-
-def _newer(where: str, revision: str) -> LedgerFault:
-    return LedgerFault(
-        f"{where} was written by a later batchrun (schema {revision}, this one knows up to {SCHEMA_REVISION})",
-        hint="upgrade batchrun; this release will not touch it",
-    )

@@ -1,16 +1,17 @@
 """- -> pending or rejected: writing a job's items, and comparing a changed input with what the ledger has."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
 
-from batchrun.core.states import ItemState
+from batchrun.core.states import ItemState, JobState
 from batchrun.errors import IllegalMove
 from batchrun.ledger.events import record_event
-from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.guards import lock_jobs
+from batchrun.ledger.ledger import Ledger, storable
 from batchrun.ledger.schema import incoming, items, jobs, ledgers, requests
 
 CHUNK = 10_000
@@ -46,23 +47,48 @@ class Changes:
         return not (self.changed or self.new or self.removed)
 
 
+_LINE = tuple(field.name for field in fields(Line))
+
+
 def write_items(ledger: Ledger, job_id: int, lines: Iterable[Line], *, trial: Collection[int], now: float) -> int:
     """Write a validating job's items in chunks, each chunk one transaction; return how many.
 
     Args:
         trial: positions of the items that are tried first.
+
+    Raises:
+        IllegalMove: another process has taken the registration over; nothing more was written.
     """
+    with ledger.read() as connection:
+        registrar = _registrar(connection, job_id)
     count = 0
     for chunk in _chunks(lines):
         with ledger.write() as connection:
-            _insert(connection, job_id, chunk, trial=trial, now=now)
+            lock_jobs(connection, [job_id])
+            if registrar is None or _registrar(connection, job_id) != registrar:
+                raise IllegalMove("the job is not, or no longer, being registered by this process")
+            _insert(connection, job_id, [(line, 1) for line in chunk], trial=trial, now=now)
         count += len(chunk)
     return count
 
 
+def _registrar(connection: Connection, job_id: int) -> tuple[Any, ...] | None:
+    """Return who registers the job, and since when; None when nobody does."""
+    query = select(jobs.c.holder, jobs.c.held_since_at)
+    row = connection.execute(query.where(jobs.c.id == job_id, jobs.c.state == JobState.VALIDATING)).one_or_none()
+    return None if row is None else tuple(row)
+
+
 def forget_items(ledger: Ledger, job_id: int) -> None:
-    """Delete what a registration that died had written. None of it was ever claimable."""
+    """Delete what a registration that died had written. None of it was ever claimable.
+
+    Raises:
+        IllegalMove: the job is registered, and its items may have been sent. Nothing was deleted.
+    """
     with ledger.write() as connection:
+        lock_jobs(connection, [job_id])
+        if _registrar(connection, job_id) is None:
+            raise IllegalMove("the items of a registered job are not forgotten")
         mine = select(items.c.id).where(items.c.job_id == job_id)
         connection.execute(delete(requests).where(requests.c.item_id.in_(mine)))
         connection.execute(delete(items).where(items.c.job_id == job_id))
@@ -82,63 +108,62 @@ def _reserve_ids(connection: Connection, count: int) -> int:
 
 
 def _insert(
-    connection: Connection, job_id: int, lines: Sequence[Line], *, trial: Collection[int], now: float, revision: int = 1
+    connection: Connection, job_id: int, lines: Sequence[tuple[Line, int]], *, trial: Collection[int], now: float
 ) -> None:
+    """Write items, each with its revision, and their requests."""
     first = _reserve_ids(connection, len(lines))
-    connection.execute(
-        insert(items),
-        [
-            {
-                "id": first + number,
-                "job_id": job_id,
-                "position": line.position,
-                "line_no": line.line_no,
-                "custom_id": line.custom_id,
-                "revision": revision,
-                "is_current": True,
-                "is_trial": line.position in trial,
-                "request_digest": line.request_digest,
-                "model": line.model,
-                "note": line.note,
-                "state": (ItemState.REJECTED if line.body is None else ItemState.PENDING).value,
-                "fence": 0,
-                "tries": 0,
-                "throttled_s": 0.0,
-                "consents": 0,
-                "not_before_at": now,
-                "wait_s": 0.0,
-                "worst_pusd": line.worst_pusd,
-                "cause": "rejected" if line.body is None else None,
-                "message": line.note if line.body is None else None,
-            }
-            for number, line in enumerate(lines)
-        ],
-    )
+    rows = [
+        _item(job_id, item_id, line, revision, is_trial=line.position in trial, now=now)
+        for item_id, (line, revision) in enumerate(lines, first)
+    ]
+    connection.execute(insert(items), rows)
     bodies = [
-        {"item_id": first + number, "path": line.path, "body": line.body}
-        for number, line in enumerate(lines)
+        {"item_id": item_id, "path": line.path, "body": line.body}
+        for item_id, (line, _) in enumerate(lines, first)
         if line.body is not None
     ]
     if bodies:
         connection.execute(insert(requests), bodies)
 
 
+def _item(job_id: int, item_id: int, line: Line, revision: int, *, is_trial: bool, now: float) -> dict[str, Any]:
+    is_rejected = line.body is None
+    return {
+        "id": item_id,
+        "job_id": job_id,
+        "position": line.position,
+        "line_no": line.line_no,
+        "custom_id": line.custom_id,
+        "revision": revision,
+        "is_current": True,
+        "is_trial": is_trial,
+        "request_digest": line.request_digest,
+        "model": storable(line.model),
+        "note": storable(line.note),
+        "state": ItemState.REJECTED.value if is_rejected else ItemState.PENDING.value,
+        "fence": 0,
+        "tries": 0,
+        "throttled_s": 0.0,
+        "consents": 0,
+        "not_before_at": now,
+        "wait_s": 0.0,
+        "worst_pusd": line.worst_pusd,
+        "cause": "rejected" if is_rejected else None,
+        "message": storable(line.note) if is_rejected else None,
+    }
+
+
 def stage(ledger: Ledger, job_id: int, lines: Iterable[Line]) -> None:
     """Write the lines of a changed input beside the job, to be compared. Nothing of the job changes."""
-    with ledger.write() as connection:
-        connection.execute(delete(incoming).where(incoming.c.job_id == job_id))
+    unstage(ledger, job_id)
     for chunk in _chunks(lines):
         with ledger.write() as connection:
-            connection.execute(
-                insert(incoming),
-                [
-                    {
-                        "job_id": job_id,
-                        **{name: getattr(line, name) for name in Line.__dataclass_fields__},
-                    }
-                    for line in chunk
-                ],
-            )
+            connection.execute(insert(incoming), [_staged(job_id, line) for line in chunk])
+
+
+def _staged(job_id: int, line: Line) -> dict[str, Any]:
+    values = {name: getattr(line, name) for name in _LINE}
+    return {**values, "job_id": job_id, "model": storable(line.model), "note": storable(line.note)}
 
 
 def unstage(ledger: Ledger, job_id: int) -> None:
@@ -166,16 +191,21 @@ def compare(connection: Connection, job_id: int) -> Changes:
     )
 
 
-def _differs() -> Any:
+def _differs() -> ColumnElement[bool]:
     return items.c.request_digest.is_distinct_from(incoming.c.request_digest)
 
 
-def _is_changed(job_id: int) -> Any:
-    return exists().where(incoming.c.job_id == job_id, incoming.c.custom_id == items.c.custom_id, _differs())
+def _staged_lines(job_id: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Build the condition on the staged line of an item."""
+    return incoming.c.job_id == job_id, incoming.c.custom_id == items.c.custom_id
 
 
-def _is_removed(job_id: int) -> Any:
-    return ~exists().where(incoming.c.job_id == job_id, incoming.c.custom_id == items.c.custom_id)
+def _is_changed(job_id: int) -> ColumnElement[bool]:
+    return exists().where(*_staged_lines(job_id), _differs())
+
+
+def _is_removed(job_id: int) -> ColumnElement[bool]:
+    return ~exists().where(*_staged_lines(job_id))
 
 
 def accept(
@@ -188,58 +218,63 @@ def accept(
     trial: Collection[int],
     now: float,
 ) -> Changes:
-    """Make the staged lines the job's input: unchanged items kept, changed ones a new revision, removed ones superseded.
+    """Make the staged lines the job's input: unchanged items stay, changed ones are revised, removed ones superseded.
 
     Raises:
         IllegalMove: a changed or removed item is running or in doubt. Nothing was changed.
     """
     with ledger.write() as connection:
+        lock_jobs(connection, [job_id])
         changes = compare(connection, job_id)
         if changes.busy:
             raise IllegalMove(
                 f"{changes.busy:,} changed or removed items are running or in doubt",
                 hint="settle them first: batchrun reconcile",
             )
-        mine = and_(items.c.job_id == job_id, items.c.is_current)
-        was = items.alias("was")
-        fresh = connection.execute(
-            select(
-                incoming,
-                func.coalesce(
-                    select(func.max(was.c.revision))
-                    .where(was.c.job_id == job_id, was.c.custom_id == incoming.c.custom_id)
-                    .scalar_subquery(),
-                    0,
-                ).label("last_revision"),
-            ).where(
-                incoming.c.job_id == job_id,
-                ~exists().where(mine, items.c.custom_id == incoming.c.custom_id, ~_differs()),
-            )
-        ).all()
-        connection.execute(
-            update(items)
-            .where(mine, or_(_is_removed(job_id), _is_changed(job_id)))
-            .values(is_current=False, fence=items.c.fence + 1)
-        )
-        for field in ("position", "line_no"):
-            source = select(incoming.c[field]).where(
-                incoming.c.job_id == job_id, incoming.c.custom_id == items.c.custom_id
-            )
-            connection.execute(update(items).where(mine).values({field: source.scalar_subquery()}))
-        by_revision: dict[int, list[Line]] = {}
-        for row in fresh:
-            line = Line(**{name: getattr(row, name) for name in Line.__dataclass_fields__})
-            by_revision.setdefault(row.last_revision + 1, []).append(line)
-        for revision, lines in by_revision.items():
-            for start in range(0, len(lines), CHUNK):
-                _insert(connection, job_id, lines[start : start + CHUNK], trial=trial, now=now, revision=revision)
-        total = connection.execute(select(func.count()).select_from(items).where(mine)).scalar_one()
-        connection.execute(
-            update(jobs)
-            .where(jobs.c.id == job_id)
-            .values(input_digest=input_digest, params_digest=params_digest, spec=spec, total=total)
-        )
+        _supersede(connection, job_id)
+        _reorder(connection, job_id)
+        _add_new(connection, job_id, trial=trial, now=now)
+        total = select(func.count()).select_from(items).where(items.c.job_id == job_id, items.c.is_current)
+        identity = {"input_digest": input_digest, "params_digest": params_digest, "spec": spec}
+        values = {**identity, "total": total.scalar_subquery()}
+        connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
         connection.execute(delete(incoming).where(incoming.c.job_id == job_id))
-        detail = {name: getattr(changes, name) for name in Changes.__dataclass_fields__}
-        record_event(connection, job_id, "changes_accepted", at=now, detail=detail)
+        record_event(connection, job_id, "changes_accepted", at=now, detail=asdict(changes))
         return changes
+
+
+def _supersede(connection: Connection, job_id: int) -> None:
+    """Take changed and removed items out of counts and outputs; their attempts and money stay."""
+    mine = (items.c.job_id == job_id, items.c.is_current)
+    gone = or_(_is_removed(job_id), _is_changed(job_id))
+    connection.execute(update(items).where(*mine, gone).values(is_current=False, fence=items.c.fence + 1))
+
+
+def _reorder(connection: Connection, job_id: int) -> None:
+    """Give the items that stay the places of their lines in the new input."""
+    of_line = {name: select(incoming.c[name]).where(*_staged_lines(job_id)).scalar_subquery() for name in _PLACE}
+    connection.execute(update(items).where(items.c.job_id == job_id, items.c.is_current).values(of_line))
+
+
+_PLACE = ("position", "line_no")
+
+
+def _add_new(connection: Connection, job_id: int, *, trial: Collection[int], now: float) -> None:
+    """Write the staged lines that have no item, as the next revision of their id, a chunk at a time."""
+    revision = func.coalesce(select(func.max(items.c.revision)).where(*_of_line(job_id)).scalar_subquery(), 0) + 1
+    new = (
+        select(incoming, revision.label("revision"))
+        .where(incoming.c.job_id == job_id, ~exists().where(*_of_line(job_id), items.c.is_current))
+        .order_by(incoming.c.position)
+        .limit(CHUNK)
+    )
+    after = -1
+    while rows := connection.execute(new.where(incoming.c.position > after)).all():
+        lines = [(Line(**{name: getattr(row, name) for name in _LINE}), row.revision) for row in rows]
+        _insert(connection, job_id, lines, trial=trial, now=now)
+        after = rows[-1].position
+
+
+def _of_line(job_id: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Build the condition on the items of a staged line, of any revision."""
+    return items.c.job_id == job_id, items.c.custom_id == incoming.c.custom_id

@@ -1,4 +1,4 @@
-"""What the ledger says of a job: counts, attempts, money, times, causes of failure, one item's history. Reading only."""
+"""What the ledger says of a job: counts, attempts, money, times, causes, one item's history. Reading only."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ class AttemptReport:
     certain_requests: int
     possible_requests: int
     certain_pusd: int
-    possible_pusd: int  # the most that doubtful attempts can have cost
+    possible_pusd: int  # the most that doubtful attempts, and paid ones without usage, can have cost
     unpriced_certain: int  # certain ones whose cost is not known
 
     @property
@@ -98,13 +98,14 @@ def report_attempts(connection: Connection, job_id: int, *, trial_only: bool = F
         totals["completion"] += int(completion)
         if state == AttemptState.ANSWERED:
             totals["blind"] += int(blind)
+        totals["possible"] += int(reserved)
         if charge == Charge.CERTAIN:
             totals["n_c"] += count
             totals["certain"] += int(cost)
             totals["unpriced"] += int(unpriced)
         elif charge == Charge.POSSIBLE:
             totals["n_p"] += count
-            totals["possible"] += int(cost) + int(reserved)
+            totals["possible"] += int(cost)
     return AttemptReport(
         by_state=by_state,
         prompt_tokens=totals["prompt"],
@@ -132,11 +133,11 @@ def recent_latencies(connection: Connection, job_id: int) -> list[float]:
 def warnings(connection: Connection, job_id: int) -> dict[str, int]:
     """Count the answers that are worth a look, by warning: cut by the token limit, empty, filtered, without usage."""
     rows = connection.execute(
-        select(attempts.c.warning, func.count())
+        select(attempts.c.warning, func.count().label("how_many"))
         .where(attempts.c.job_id == job_id, attempts.c.state == AttemptState.ANSWERED, attempts.c.warning.is_not(None))
         .group_by(attempts.c.warning)
     )
-    return {warning: count for warning, count in rows}
+    return {row.warning: row.how_many for row in rows}
 
 
 def causes(connection: Connection, job_id: int) -> list[CauseReport]:

@@ -19,8 +19,6 @@ from batchrun.ledger.guards import lock_jobs, move_money, stands_in
 from batchrun.ledger.ledger import storable
 from batchrun.ledger.schema import answers, attempt_key, attempts, items, jobs, split_key
 
-_CHUNK = 5_000
-
 
 class Settled(StrEnum):
     """What became of one settlement."""
@@ -200,7 +198,7 @@ def _settle_item(connection: Connection, one: Settlement) -> bool:
     """running -> what was decided, for the owner."""
     item_id, fence = split_key(one.key)
     owned = (items.c.id == item_id, items.c.fence == fence, items.c.worker_id == one.worker_id)
-    decision = _unless_cancelling(connection, one)
+    decision = _in_force(connection, one)
     values = {**_item_values(one, decision), "tries": items.c.tries + decision.counted, "worker_id": None}
     return bool(connection.execute(update(items).where(*owned, stands_in("settle")).values(values)).rowcount)
 
@@ -226,16 +224,21 @@ def _correct(connection: Connection, one: Settlement) -> bool:
     # A rescue has raised the fence by one; a later attempt would mean that the doubt is another's.
     later = exists().where(attempts.c.key == attempt_key(item_id, fence + 1))
     doubted = (items.c.id == item_id, items.c.fence.in_((fence, fence + 1)), stands_in("correct"), ~later)
-    decision = _unless_cancelling(connection, one)
+    decision = _in_force(connection, one)
     # The doubt was counted as a try when it arose.
     tries = items.c.tries + decision.counted - 1
     values = {**_item_values(one, decision), "tries": tries, "fence": items.c.fence + 1}
     return bool(connection.execute(update(items).where(*doubted).values(values)).rowcount)
 
 
-def _unless_cancelling(connection: Connection, one: Settlement) -> Decision:
-    was_cancelled = connection.execute(select(jobs.c.was_cancelled).where(jobs.c.id == one.job_id)).scalar_one()
-    if not was_cancelled:
+def _in_force(connection: Connection, one: Settlement) -> Decision:
+    """Return the decision as the job's row lets it stand now, whatever the settler knew of the job.
+
+    Nothing is sent again in a job that is being cancelled, and under hold nothing that may have been paid for.
+    """
+    row = connection.execute(select(jobs.c.was_cancelled, jobs.c.on_unknown).where(jobs.c.id == one.job_id)).one()
+    may_be_billed = one.evidence.outcome in (AttemptState.UNKNOWN, AttemptState.UNUSABLE)
+    if not row.was_cancelled and not (row.on_unknown == "hold" and may_be_billed):
         return one.decision
     decision = without_resend(one.decision, one.evidence)
     if decision.to is ItemState.PENDING:
@@ -281,7 +284,7 @@ def _outcome(one: Settlement) -> dict[str, Any]:
 
 
 def _kept(one: Settlement) -> int:
-    """Return what stays reserved: nothing of what was free or is priced, the worst case of what may have been billed."""
+    """Return what stays reserved: nothing where it was free or is priced, else the worst case."""
     if one.evidence.charge is Charge.NONE or one.cost_pusd is not None:
         return 0
     return one.reserved_pusd
@@ -300,22 +303,9 @@ def rescue(connection: Connection, *, job_id: int, worker_id: int, now: float) -
     whose item has gone on without them (another attempt's answer was adopted) become unknown too.
     """
     lock_jobs(connection, [job_id])
-    mine = (attempts.c.job_id == job_id, attempts.c.worker_id == worker_id, attempts.c.state == AttemptState.INTENT)
-    opened = connection.execute(select(attempts.c.key).where(*mine).order_by(attempts.c.key)).scalars().all()
-    keys: list[int] = []
-    for start in range(0, len(opened), _CHUNK):
-        keys += _doubt(connection, [split_key(key)[0] for key in opened[start : start + _CHUNK]], worker_id)
-    if opened:
-        values = {"state": AttemptState.UNKNOWN, "cause": "worker_lost", "message": "the worker died", "ended_at": now}
-        connection.execute(update(attempts).where(*mine).values(values))
-        record_event(connection, job_id, "rescued", at=now, detail={"worker": worker_id, "in_doubt": len(keys)})
-    return keys
-
-
-def _doubt(connection: Connection, item_ids: Sequence[int], worker_id: int) -> list[int]:
     rows = connection.execute(
         update(items)
-        .where(items.c.id.in_(item_ids), items.c.worker_id == worker_id, stands_in("rescue"))
+        .where(items.c.job_id == job_id, items.c.is_current, items.c.worker_id == worker_id, stands_in("rescue"))
         .values(
             state=ItemState.IN_DOUBT,
             fence=items.c.fence + 1,
@@ -325,5 +315,12 @@ def _doubt(connection: Connection, item_ids: Sequence[int], worker_id: int) -> l
             message="the worker died while this request was, or was about to be, under way",
         )
         .returning(items.c.id, items.c.fence)
-    )
+    ).all()
+    opened = connection.execute(
+        update(attempts)
+        .where(attempts.c.job_id == job_id, attempts.c.worker_id == worker_id, attempts.c.state == AttemptState.INTENT)
+        .values(state=AttemptState.UNKNOWN, cause="worker_lost", message="the worker died", ended_at=now)
+    ).rowcount
+    if rows or opened:
+        record_event(connection, job_id, "rescued", at=now, detail={"worker": worker_id, "in_doubt": len(rows)})
     return [attempt_key(row.id, row.fence - 1) for row in rows]

@@ -14,8 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_HEAD = struct.Struct("<8sQIII")  # magic, attempt key, length of the description, length of the body, crc32 of both
+from batchrun.errors import LedgerFault
+
+# The checksum covers all of the rest: a new head torn over an old frame must not lend it another attempt's key.
+_HEAD = struct.Struct("<8sQII")  # magic, attempt key, length of the description, length of the body
+_CHECKSUM = struct.Struct("<I")
 _MAGIC = b"BRSPOOL1"
+_SEGMENTS = ("a", "b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,21 @@ class _Segment:
     end: int = 0
     unsettled: set[int] = field(default_factory=set)
 
+    @classmethod
+    def create(cls, path: Path, room_bytes: int) -> "_Segment":
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, room_bytes)
+        except OSError:
+            os.close(fd)
+            path.unlink()
+            raise
+        return cls(path, fd)
+
+    def remove(self) -> None:
+        os.close(self.fd)
+        self.path.unlink(missing_ok=True)
+
 
 @dataclass
 class Spool:
@@ -48,15 +68,15 @@ class Spool:
         """Create both segments with their room preallocated.
 
         Raises:
-            OSError: no space.
+            OSError: no space. Nothing is left behind.
         """
-        made = []
-        for name in ("a", "b"):
-            path = folder / f"{incarnation}.spool.{name}"
-            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            os.posix_fallocate(fd, 0, room_bytes)
-            made.append(_Segment(path, fd))
-        return cls((made[0], made[1]), room_bytes)
+        first, second = (_segment_path(folder, incarnation, name) for name in _SEGMENTS)
+        made = _Segment.create(first, room_bytes)
+        try:
+            return cls((made, _Segment.create(second, room_bytes)), room_bytes)
+        except OSError:
+            made.remove()
+            raise
 
     @property
     def is_settled(self) -> bool:
@@ -65,9 +85,7 @@ class Spool:
 
     def append(self, key: int, about: dict[str, Any], body: bytes) -> bool:
         """Write one frame; False where the disk has no room: the answer then lives in memory only."""
-        description = json.dumps(about, separators=(",", ":")).encode()
-        checksum = zlib.crc32(body, zlib.crc32(description))
-        frame = b"".join((_HEAD.pack(_MAGIC, key, len(description), len(body), checksum), description, body))
+        frame = _frame(key, about, body)
         segment = self._segment_for(len(frame))
         try:
             written = 0
@@ -85,18 +103,17 @@ class Spool:
             segment.unsettled.discard(key)
 
     def _segment_for(self, size: int) -> _Segment:
-        segment = self.segments[self.active]
-        if segment.end + size <= self.room_bytes:
-            return segment
-        if not segment.unsettled:
-            segment.end = 0
-            return segment
-        other = self.segments[1 - self.active]
+        active, other = self.segments[self.active], self.segments[1 - self.active]
+        if active.end + size <= self.room_bytes:
+            return active
+        if not active.unsettled:
+            active.end = 0
+            return active
         if not other.unsettled:
             other.end = 0
             self.active = 1 - self.active
             return other
-        return segment
+        return active  # beyond its room, where the disk lets it
 
     def close(self) -> None:
         """Close the files and leave them for whoever adopts them."""
@@ -105,36 +122,62 @@ class Spool:
 
     def remove(self) -> None:
         """Close and delete the files."""
-        self.close()
         for segment in self.segments:
-            segment.path.unlink(missing_ok=True)
+            segment.remove()
+
+
+def _segment_path(folder: Path, incarnation: str, name: str) -> Path:
+    return folder / f"{incarnation}.spool.{name}"
+
+
+def _frame(key: int, about: dict[str, Any], body: bytes) -> bytes:
+    description = json.dumps(about, separators=(",", ":")).encode()
+    head = _HEAD.pack(_MAGIC, key, len(description), len(body))
+    return b"".join((head, _CHECKSUM.pack(_sum(head, description, body)), description, body))
+
+
+def _sum(*parts: bytes | memoryview) -> int:
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def read_frames(folder: Path, incarnation: str) -> Iterator[Frame]:
-    """Yield the complete frames that a dead worker left. Old frames may come again: adopting is idempotent."""
-    for name in ("a", "b"):
-        path = folder / f"{incarnation}.spool.{name}"
+    """Yield the complete frames that a dead worker left. Old frames may come again: adopting is idempotent.
+
+    Raises:
+        LedgerFault: a segment is there and cannot be read. What it holds may have been paid for.
+    """
+    for name in _SEGMENTS:
+        path = _segment_path(folder, incarnation, name)
         try:
-            data = path.read_bytes()
+            data = memoryview(path.read_bytes())
         except FileNotFoundError:
             continue
+        except OSError as error:
+            message = f"the answers in {str(path)!r} cannot be read: {error.strerror}"
+            raise LedgerFault(message, hint="make the file readable, then `batchrun resume`") from None
         position = 0
-        while (frame := _frame_at(data, position)) is not None:
-            yield frame[0]
-            position = frame[1]
+        while (found := _frame_at(data, position)) is not None:
+            frame, position = found
+            yield frame
 
 
-def _frame_at(data: bytes, position: int) -> tuple[Frame, int] | None:
-    if position + _HEAD.size > len(data):
+def _frame_at(data: memoryview, position: int) -> tuple[Frame, int] | None:
+    """Return the frame that begins here and where it ends; None where no complete frame begins."""
+    start = position + _HEAD.size + _CHECKSUM.size
+    if start > len(data):
         return None
-    magic, key, about_length, body_length, checksum = _HEAD.unpack_from(data, position)
-    start = position + _HEAD.size
+    magic, key, about_length, body_length = _HEAD.unpack_from(data, position)
+    (checksum,) = _CHECKSUM.unpack_from(data, position + _HEAD.size)
     middle, end = start + about_length, start + about_length + body_length
     if magic != _MAGIC or end > len(data):
         return None
-    if zlib.crc32(data[middle:end], zlib.crc32(data[start:middle])) != checksum:
+    head, about, body = data[position : position + _HEAD.size], data[start:middle], data[middle:end]
+    if _sum(head, about, body) != checksum:
         return None
-    return Frame(key, json.loads(data[start:middle]), data[middle:end]), end
+    return Frame(key, json.loads(bytes(about)), bytes(body)), end
 
 
 def remove_files(folder: Path, incarnation: str) -> None:

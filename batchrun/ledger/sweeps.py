@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, exists, or_, select, update
 
 from batchrun.core.retry import Tries
 from batchrun.core.states import AttemptState, ItemState
-from batchrun.ledger.schema import attempts, items, split_key, workers
+from batchrun.ledger.schema import attempts, items, jobs, split_key, workers
+
+_IS_OPEN = attempts.c.state == AttemptState.INTENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +34,19 @@ class OpenAttempt:
 
 
 def incarnations(connection: Connection, *, except_worker: int) -> list[Incarnation]:
-    """Return the workers that have not left in order, this one excepted."""
-    rows = connection.execute(
-        select(workers).where(workers.c.ended_at.is_(None), workers.c.id != except_worker).order_by(workers.c.id)
-    )
+    """Return the workers that have not left in order or that still have open attempts, this one excepted."""
+    # Looked for job by job: each has an index of its open attempts, and there are few of them.
+    owners = select(attempts.c.worker_id).join(jobs, jobs.c.id == attempts.c.job_id).where(_IS_OPEN)
+    is_left = or_(workers.c.ended_at.is_(None), workers.c.id.in_(owners))
+    rows = connection.execute(select(workers).where(is_left, workers.c.id != except_worker).order_by(workers.c.id))
     return [Incarnation(row.id, row.incarnation, row.host, Path(row.folder)) for row in rows]
 
 
 def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
     """Return the attempt with this key if its fate is still open or unknown; None when there is nothing to learn."""
-    item_id, fence = split_key(key)
+    item_id, _ = split_key(key)
     row = connection.execute(
-        select(attempts, items.c.tries, items.c.throttled_s, items.c.fence)
+        select(attempts, items.c.tries, items.c.throttled_s)
         .join(items, items.c.id == item_id)
         .where(attempts.c.key == key, attempts.c.state.in_((AttemptState.INTENT, AttemptState.UNKNOWN)))
     ).one_or_none()
@@ -55,11 +58,17 @@ def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
 
 
 def jobs_of(connection: Connection, worker_id: int) -> list[int]:
-    """Return the jobs of which a worker holds running items."""
-    query = select(items.c.job_id).where(items.c.worker_id == worker_id, items.c.state == ItemState.RUNNING).distinct()
-    return list(connection.execute(query).scalars())
+    """Return the jobs in which a worker runs items or has open attempts, in ascending order."""
+    has_open = exists().where(attempts.c.job_id == jobs.c.id, attempts.c.worker_id == worker_id, _IS_OPEN)
+    runs = exists().where(
+        items.c.job_id == jobs.c.id,
+        items.c.is_current,
+        items.c.state == ItemState.RUNNING,
+        items.c.worker_id == worker_id,
+    )
+    return list(connection.execute(select(jobs.c.id).where(or_(runs, has_open)).order_by(jobs.c.id)).scalars())
 
 
 def bury(connection: Connection, worker_id: int, *, now: float) -> None:
-    """Note that a worker is dead and that nothing it had in hand is open any more."""
+    """Note that a worker is dead. It claims nothing from here on, should it wake; what it holds has been rescued."""
     connection.execute(update(workers).where(workers.c.id == worker_id).values(ended_at=now))

@@ -1,5 +1,6 @@
 """The request log: what an outside judge needs to know about every request."""
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from json.encoder import encode_basestring_ascii as quote
 from batchrun.mock.judgement import Judgement, read_log
 
 __all__ = ["Entry", "Judgement", "RequestLog", "read_log"]
+
+LONGEST_LINE_BYTES = 65_536
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class RequestLog:
 
     def __init__(self, path: str) -> None:
         self._started_at = time.monotonic()
+        _cut_torn_line(path)
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._second = 0
         self._second_text = ""
@@ -76,6 +80,16 @@ class RequestLog:
             self._second = second
             self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return f"{self._second_text}.{int((now - second) * 1000):03d}Z"
+
+
+def _cut_torn_line(path: str) -> None:
+    """Take away half a line at the end of the log: kill -9 can tear a write where it crosses a page."""
+    with contextlib.suppress(OSError), open(path, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LONGEST_LINE_BYTES))
+        tail = file.read()
+        if tail and not tail.endswith(b"\n"):
+            file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
 
 
 def _quote(text: str | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from celery.worker import WorkController
 from celery.worker import state as worker_state
 
-from batchrun.queue.app import make_app, send_hints
+from batchrun.queue.app import Hints, make_app
 
 NOBODY = 0  # no job and no item has this id
 
@@ -26,7 +26,8 @@ class EmbeddedQueue:
         logging.getLogger("celery").setLevel(logging.ERROR)
         logging.getLogger("kombu").setLevel(logging.ERROR)
         self._app = make_app(broker="memory://", queue_name=self._queue_name, take=take)
-        self._producer = self._app.connection_for_write().Producer(auto_declare=False)
+        producer = self._app.connection_for_write().Producer(auto_declare=False)
+        self._hints = Hints(self._app, producer, queue_name=self._queue_name)
         self._worker = self._app.WorkController(
             hostname=self._queue_name,
             pool="solo",
@@ -50,7 +51,7 @@ class EmbeddedQueue:
 
     def send(self, job_id: int, item_ids: list[int]) -> None:
         """Put hints on the queue."""
-        send_hints(self._app, self._producer, job_id, item_ids, queue_name=self._queue_name)
+        self._hints.send(job_id, item_ids)
 
     def stop(self) -> None:
         """End the worker's thread. What is still queued is forgotten: the ledger knows it."""

@@ -21,7 +21,7 @@ from batchrun.ledger.liveness import Observer, Worker, enter
 from batchrun.ledger.reports import count_items
 from batchrun.runner.export import Outputs, output_paths, write_outputs
 from batchrun.runner.partial import PartialOutput
-from batchrun.runner.perform import Judge
+from batchrun.runner.perform import Judge, Log
 from batchrun.runner.progress import Progress, Watcher, done
 from batchrun.runner.session import End, EndKind, Endpoint, Queue, Session, Waits
 from batchrun.runner.standing import Standing, read_standing
@@ -30,6 +30,7 @@ from batchrun.runner.trial import TrialReport, gate, report_trial
 
 FOLLOW_S = 0.5
 ROOM_PER_SLOT_BYTES = 16_384
+TRIAL_ONLY = "trial_only"
 
 
 class Scope(StrEnum):
@@ -46,6 +47,7 @@ class Gear:
     endpoint_of: Callable[[Job], Endpoint]
     judge_of: Callable[[Job], Judge]
     price_of: Callable[[Job], Price | None]
+    is_free: Callable[[Job], bool]  # requests probably cost nothing there
     policy_of: Callable[[Job], RetryPolicy]
     queue_of: Callable[[str], Queue]  # by the worker's incarnation
     waits_of: Callable[[Job], Waits]
@@ -59,6 +61,7 @@ class Voice:
 
     watch: Watcher
     say: Callable[[str], None]
+    log: Log
     show_trial: Callable[[TrialReport], None]
     go_on: Callable[[TrialReport], bool]  # asked once after a trial that passed
 
@@ -143,7 +146,11 @@ def drive(
     Raises:
         JobBusy: another living process performs the job, and `wait` is false.
     """
-    return asyncio.run(_Drive(ledger, task_id, gear, voice, worker, scope, wait, prepare).run())
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return asyncio.run(_Drive(ledger, task_id, gear, voice, worker, scope, wait, prepare).run())
+    finally:
+        signal.signal(signal.SIGTERM, before)  # the loop has taken its own handler away, and left none
 
 
 class _Drive:
@@ -161,6 +168,7 @@ class _Drive:
         self._ledger, self._task_id, self._gear, self._voice, self._worker = ledger, task_id, gear, voice, worker
         self._scope, self._wait, self._prepare = scope, wait, prepare
         self._observer = Observer(ledger, dead_after_s=gear.dead_after_s)
+        self._follow_s = min(FOLLOW_S, gear.dead_after_s / 8)  # an observer counts dense readings only
         self._session: Session | None = None
         self._signal: int | None = None
         self._trial: TrialReport | None = None
@@ -199,17 +207,17 @@ class _Drive:
             job = self._job()
             if try_to_hold(self._ledger, job, self._worker, self._observer):
                 if is_told:
-                    self._voice.say(f"the process that performed {self._task_id} has died; going on here")
+                    self._voice.say(f"nobody performs {self._task_id} any more; going on here")
                 return True
             if not self._wait:
-                raise self._busy(job)
+                raise self._busy()
             if not is_told:
                 is_told = True
-                self._voice.say(f"{self._busy(job).message}; following it, and taking over if it dies")
+                self._voice.say(f"{self._busy().message}; following it, and taking over if it dies")
             if self._signal is not None:
                 return False
             self._watch_from_outside()
-            await asyncio.sleep(FOLLOW_S)
+            await asyncio.sleep(self._follow_s)
             job = self._job()
             if job.holder is None and self._is_over(job):
                 return False
@@ -217,16 +225,13 @@ class _Drive:
     def _is_over(self, job: Job) -> bool:
         if self._scope is Scope.TRIAL and job.phase == "full":
             return True
+        if self._scope is Scope.WHOLE and job.state is JobState.PAUSED and job.reason == TRIAL_ONLY:
+            return False  # somebody's trial passed: the full run is this command's
         return job.state in (JobState.COMPLETED, JobState.CANCELLED, JobState.FAILED, JobState.PAUSED)
 
-    def _busy(self, job: Job) -> JobBusy:
-        standing = read_standing(self._ledger, self._task_id)
-        who = standing.holder or {}
-        since = time.strftime("%H:%M:%S", time.localtime(job.held_since_at)) if job.held_since_at else "just now"
-        return JobBusy(
-            f"job {self._task_id!r} is performed by {who.get('name')} (pid {who.get('pid')} on {who.get('host')}) since {since}",
-            hint=f"batchrun status {self._task_id} -w",
-        )
+    def _busy(self) -> JobBusy:
+        who = read_standing(self._ledger, self._task_id).performer
+        return JobBusy(f"job {self._task_id!r} is performed by {who}", hint=f"batchrun status {self._task_id} -w")
 
     def _watch_from_outside(self) -> None:
         standing = read_standing(self._ledger, self._task_id)
@@ -275,6 +280,9 @@ class _Drive:
             partial=partial,
             watch=self._voice.watch,
             waits=self._gear.waits_of(job),
+            log=self._voice.log,
+            say=self._voice.say,
+            is_free=self._gear.is_free(job),
         )
         self._session = session
         session.start()
@@ -308,7 +316,7 @@ class _Drive:
             return End(EndKind.TRIPPED, Trip("trial_gate", why, 5))
         if self._scope is Scope.TRIAL:
             self._set_verdict(job, "full", "passed")
-            return End(EndKind.TRIPPED, Trip("trial_only", "the trial passed; submit or resume starts the full run", 0))
+            return End(EndKind.TRIPPED, Trip(TRIAL_ONLY, "the trial passed; submit or resume starts the full run", 0))
         if not self._voice.go_on(report):
             return End(EndKind.TRIPPED, Trip("declined", "you did not want the full run; resume starts it", 0))
         self._set_verdict(job, "full", "passed")

@@ -1,7 +1,9 @@
 """`<output>.partial`: completed answers as they come, for those who look while a job runs. Never the truth, never a stop."""
 
+from contextlib import suppress
 from pathlib import Path
 
+from batchrun.errors import LedgerFault
 from batchrun.files.derived import PartialFile
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import results, stream_results
@@ -20,16 +22,16 @@ class PartialOutput:
 
     def rebuild(self) -> None:
         """Start the file anew from the ledger: after a crash its tail may be torn or missing."""
-        with self._ledger.read() as connection:
+        with suppress(LedgerFault), self._ledger.read() as connection:
             self._file.rebuild(answer_lines(self._ledger, stream_results(connection, self._job_id)))
 
     def add(self, item_ids: list[int]) -> None:
         """Append newly completed items."""
         for start in range(0, len(item_ids), AT_ONCE):
             chunk = item_ids[start : start + AT_ONCE]
-            with self._ledger.read() as connection:
+            with suppress(LedgerFault), self._ledger.read() as connection:
                 rows = results(connection, self._job_id, item_ids=chunk, limit=len(chunk))
-            self._file.append(list(answer_lines(self._ledger, rows)))
+                self._file.append(list(answer_lines(self._ledger, rows)))
 
     def remove(self) -> None:
         """Delete the file: the whole output is there now."""

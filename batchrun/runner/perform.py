@@ -39,6 +39,32 @@ class Sender(Protocol):
     async def exchange(self, *, path: str, body: bytes, attempt_id: str) -> Reply | Break: ...
 
 
+class Alarm(Protocol):
+    """Hears of what concerns more than one item. Called from the event loop; must not block."""
+
+    def throttled(self, wait_s: float) -> None:
+        """The endpoint asked for a pause: the whole job is held back for so long."""
+        ...
+
+    def unreachable(self, evidence: Evidence) -> None:
+        """No request reaches the endpoint any more."""
+        ...
+
+    def doubted(self, evidence: Evidence) -> None:
+        """An item is in doubt."""
+        ...
+
+    def trip(self, trip: Trip) -> None:
+        """The job must stop."""
+        ...
+
+
+class Log(Protocol):
+    """Takes one structured line about an event: ids and counts, never a prompt, an answer or a key."""
+
+    def __call__(self, event: str, /, **fields: object) -> None: ...
+
+
 class Judge(Protocol):
     """Says what a reply or a break comes to; never raises."""
 
@@ -74,9 +100,8 @@ class Performer:
         price: Price | None,
         means: Means,
         breaker: Breaker,
-        on_throttle: Callable[[float], None],
-        on_unreachable: Callable[[Evidence], None],
-        on_trip: Callable[[Trip], None],
+        alarm: Alarm,
+        log: Log,
     ) -> None:
         self.job_id = job_id
         self.concurrency = concurrency
@@ -88,7 +113,8 @@ class Performer:
         self._policy = policy
         self._price = price
         self._means = means
-        self._on_throttle, self._on_unreachable, self._on_trip = on_throttle, on_unreachable, on_trip
+        self._alarm = alarm
+        self._log = log
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(concurrency)
         self._intake: deque[int] = deque()
@@ -101,9 +127,8 @@ class Performer:
         self._ordered: set[int] = set()
         self._waiting: set[int] = set()  # items whose retry this process will offer by itself
         self._tasks: set[asyncio.Task[None]] = set()
-        self._exchanges: set[asyncio.Task[Reply | Break]] = set()
+        self._sending: set[asyncio.Task[None]] = set()  # those of `_tasks` whose request is under way
         self._is_closed = False
-        self.idle_since: float | None = self._loop.time()
         self.has_reached = False  # the endpoint has answered something in this run
         self.consumed = 0  # hints taken, for the feed's window
         self.has_consumed = asyncio.Event()
@@ -126,6 +151,11 @@ class Performer:
         if not self._is_closed:
             self._intake.append(item_id)
             self._wake.set()
+
+    def _hint_first(self, item_id: int) -> None:
+        """Take a hint at an item that was promised its turn: the endpoint named the moment."""
+        self.hint(item_id)
+        self._intake.rotate(0 if self._is_closed else 1)
 
     def _take_arrived(self) -> None:
         self._is_woken = False
@@ -187,7 +217,7 @@ class Performer:
                 order = ClaimOrder(self.job_id, ids, self._means.sender.address, time.time())
                 claims = await self._means.commit.claim(order)
             except LedgerFault as error:
-                self._on_trip(Trip(error.kind, error.message, error.exit_code))
+                self._alarm.trip(Trip(error.kind, error.message, error.exit_code))
                 return
             finally:
                 self._ordered.difference_update(ids)
@@ -200,7 +230,6 @@ class Performer:
             self._release_permits()
             return
         self._in_hand += len(claims)
-        self.idle_since = None
         for claim in claims:
             task = self._loop.create_task(self._perform(claim, claimed_at))
             self._tasks.add(task)
@@ -230,8 +259,6 @@ class Performer:
         async with self._slots:
             exchange = await self._send(claim, claimed_at)
         self._in_hand -= 1
-        if not self._in_hand:
-            self.idle_since = self._loop.time()
         self._wake.set()
         if exchange is not None:
             await self._settle(claim, exchange)
@@ -245,18 +272,20 @@ class Performer:
             await self._give_back([claim])
             return None
         self.tally.in_flight += 1
-        sending = self._loop.create_task(
-            self._means.sender.exchange(path=claim.path, body=claim.body, attempt_id=self._means.attempt_id(claim.key))
-        )
-        self._exchanges.add(sending)
+        task = asyncio.current_task()
+        assert task is not None
+        self._sending.add(task)
         began, sent_at = time.monotonic(), time.time()
         try:
-            exchange = await sending
+            exchange = await self._means.sender.exchange(
+                path=claim.path, body=claim.body, attempt_id=self._means.attempt_id(claim.key)
+            )
         except asyncio.CancelledError:
+            task.uncancel()  # only this exchange is given up; what came of it is settled like any other
             timing = Timing(sent_at, None, time.time(), time.monotonic() - began)
             exchange = Break(BreakKind.ABORTED, "given up here before an answer came", timing)
         finally:
-            self._exchanges.discard(sending)
+            self._sending.discard(task)
             self.tally.in_flight -= 1
         if isinstance(exchange, Reply):
             self.has_reached = True
@@ -282,7 +311,7 @@ class Performer:
         except Exception as error:
             # The answer lies in the spool and waits there for a ledger that takes it.
             message = f"an outcome could not be written: {error}"
-            self._on_trip(Trip("disk_full" if isinstance(error, LedgerFault) else "ledger", message, 5))
+            self._alarm.trip(Trip(error.kind if isinstance(error, LedgerFault) else "ledger", message, 5))
             return
         self._means.spool.settled(claim.key)
         self._after(claim, evidence, decision, settled)
@@ -297,23 +326,41 @@ class Performer:
         if evidence.scope is Scope.THROTTLE:
             wait_s = self.pace.hold(time.monotonic(), asked_s=evidence.retry_after_s, chance=self._means.chance())
             self._release_permits()
-            self._on_throttle(wait_s)
+            self._alarm.throttled(wait_s)
         elif evidence.scope is Scope.UNREACHABLE:
-            self._on_unreachable(evidence)
+            self._alarm.unreachable(evidence)
         elif evidence.outcome is AttemptState.ANSWERED:
             self.pace.answered()
 
     def _after(self, claim: Claim, evidence: Evidence, decision: Decision, settled: Settled) -> None:
+        if evidence.outcome is not AttemptState.ANSWERED or evidence.warning:
+            self._log_attempt(claim, evidence, decision)
         if trip := self.breaker.saw(claim.item_id, evidence, decision.to):
-            self._on_trip(trip)
+            self._alarm.trip(trip)
         if settled is not Settled.MOVED:
             return
         self.tally.saw(time.monotonic(), evidence, decision.to, custom_id=claim.custom_id)
+        if decision.to is ItemState.IN_DOUBT:
+            self._alarm.doubted(evidence)
         if decision.to is ItemState.COMPLETED:
             self.completed.append(claim.item_id)
         elif decision.to is ItemState.PENDING and not self._is_closed:
             self._waiting.add(claim.item_id)
-            self._loop.call_later(decision.wait_s, self.hint, claim.item_id)
+            hint = self._hint_first if evidence.scope is Scope.THROTTLE else self.hint
+            self._loop.call_later(decision.wait_s, hint, claim.item_id)
+
+    def _log_attempt(self, claim: Claim, evidence: Evidence, decision: Decision) -> None:
+        self._log(
+            "attempt",
+            item=claim.custom_id,
+            attempt=self._means.attempt_id(claim.key),
+            outcome=evidence.outcome.value,
+            cause=evidence.cause or evidence.warning,
+            http_status=evidence.status,
+            item_is=decision.to.value,
+            again_in_s=round(decision.wait_s, 3) if decision.to is ItemState.PENDING else None,
+            message=evidence.message,
+        )
 
     # -- ending ---------------------------------------------------------------------------------------------------
 
@@ -341,8 +388,8 @@ class Performer:
     def abort(self) -> None:
         """Give up what is in flight: it becomes doubt."""
         self.close()
-        for exchange in list(self._exchanges):
-            exchange.cancel()
+        for task in list(self._sending):
+            task.cancel()
 
 
 def make_settlement(

@@ -1,7 +1,9 @@
 """Going on: what a person may decide about a stopped job before it is performed again."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from batchrun.core.states import JobState
 from batchrun.errors import IllegalMove
@@ -10,22 +12,28 @@ from batchrun.ledger.consents import reopen_cancelled
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 
+Gate = Literal["stop", "again", "past"]
+
 
 def change_of_mind(
     ledger: Ledger,
     *,
     on_unknown: str | None = None,
     concurrency: int | None = None,
+    retry_times: int | None = None,
     max_cost_pusd: int | None = None,
+    spec_of: Callable[[Job], Mapping[str, Any]] | None = None,
     cancelled: bool = False,
-    past_gate: bool = True,
+    gate: Gate = "again",
 ) -> Callable[[Job], None]:
     """Make the step that opens a stopped job again.
 
     Args:
-        on_unknown, concurrency, max_cost_pusd: changed where given.
+        on_unknown, concurrency, retry_times, max_cost_pusd: changed where given.
+        spec_of: makes the job's new spec of its old one; of what is the job's identity nothing differs.
         cancelled: cancelled items go back to pending.
-        past_gate: a trial that did not pass, or was not followed by the full run, is no obstacle any more.
+        gate: what a trial that did not pass means now: the job stays stopped, its trial items are judged again, or
+            the full run follows all the same.
 
     Raises (from the step):
         IllegalMove: the job is in a state from which nothing goes on.
@@ -42,10 +50,13 @@ def change_of_mind(
                 now=now,
                 on_unknown=on_unknown,
                 concurrency=concurrency,
+                retry_times=retry_times,
                 max_cost_pusd=max_cost_pusd,
+                spec=None if spec_of is None else json.dumps(spec_of(job)),
             )
-            if job.state is JobState.PAUSED and (past_gate or job.reason not in ("trial_gate", "declined")):
-                if job.reason in ("trial_gate", "trial_only", "declined"):
+            is_gated = job.reason == "trial_gate"
+            if job.state is JobState.PAUSED and not (is_gated and gate == "stop"):
+                if job.reason in ("trial_only", "declined") or (is_gated and gate == "past"):
                     verdict = job.trial_verdict or "passed"
                     job_moves.set_phase(connection, job.id, phase="full", verdict=verdict, now=now)
                 job_moves.move_job(connection, job.id, "resume", now=now)

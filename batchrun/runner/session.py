@@ -1,6 +1,7 @@
 """One process at work on one job: the performer, what feeds it, what watches it, and every way it can end."""
 
 import asyncio
+import gc
 import random
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from batchrun.ledger.liveness import HEARTBEAT_S, Worker, beat
 from batchrun.ledger.reports import count_items, next_ready_at
 from batchrun.runner.feed import Carrier, Feed
 from batchrun.runner.partial import PartialOutput
-from batchrun.runner.perform import Judge, Means, Performer, Sender
+from batchrun.runner.perform import Judge, Log, Means, Performer, Sender
 from batchrun.runner.progress import Progress, Watcher, done
 
 TICK_S = 0.2
@@ -75,6 +76,7 @@ class Waits:
     probe_s: float = 1.0
     drain_s: float = 600.0
     heartbeat_s: float = HEARTBEAT_S
+    refused_s: float = 5.0  # how long a ledger that takes nothing is waited for at the end
 
 
 class Session:
@@ -96,6 +98,9 @@ class Session:
         partial: PartialOutput,
         watch: Watcher,
         waits: Waits,
+        log: Log,
+        say: Callable[[str], None],
+        is_free: bool,
     ) -> None:
         self._ledger = ledger
         self._job = job
@@ -111,6 +116,10 @@ class Session:
         self._probing: asyncio.Task[None] | None = None
         self._side_tasks: set[asyncio.Task[None]] = set()
         self._note: str | None = None
+        self._idle_since: float | None = None  # since when a slot has been free with nothing on its way to it
+        self._say = say
+        self._is_free = is_free  # a local endpoint without a price
+        self._has_told = False
         with ledger.read() as connection:
             self._base = count_items(connection, job.id)
         self._performer = Performer(
@@ -121,9 +130,8 @@ class Session:
             price=price,
             means=Means(self._commit, endpoint, judge, worker.spool, ledger.attempt_id, random.random),
             breaker=Breaker(job.concurrency, job.total, self._base[ItemState.FAILED], fail_on_error),
-            on_throttle=self._throttled,
-            on_unreachable=self._unreachable,
-            on_trip=self.trip,
+            alarm=self,
+            log=log,
         )
         self._performing: asyncio.Task[None] | None = None
         self._began = time.monotonic()
@@ -132,6 +140,9 @@ class Session:
 
     def start(self) -> None:
         """Start the writer, the queue and the performer."""
+        # What is loaded now stays: the collector looks only at what the run makes, and less often.
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         self._commit.start()
         self._queue.start(self._take)
         self._performing = asyncio.create_task(self._performer.run())
@@ -163,8 +174,14 @@ class Session:
 
     async def _drain(self, performing: asyncio.Task[None]) -> None:
         deadline = time.monotonic() + self._waits.drain_s
+        refused_since: float | None = None
         while not performing.done():
             await asyncio.wait({performing}, timeout=TICK_S)
+            # Nothing is in flight and the ledger takes nothing: what it refuses waits in the spool for the next run.
+            is_refused = self._commit.trouble is not None and not self._performer.tally.in_flight
+            refused_since = (refused_since or time.monotonic()) if is_refused else None
+            if refused_since is not None and time.monotonic() - refused_since > self._waits.refused_s:
+                await self._commit.stop(within_s=0.0)
             self._show("draining")
             await self._flush_partial()
             if time.monotonic() > deadline:
@@ -213,14 +230,25 @@ class Session:
         if job_id == self._job.id:
             self._performer.offer(item_id)
 
-    def _throttled(self, wait_s: float) -> None:
+    def throttled(self, wait_s: float) -> None:
         self._note = f"the endpoint asked for a pause of {wait_s:.1f} s"
-        self._aside(self._write, lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=time.time()))
+        now = time.time()  # the ledger's hold must not outlast this process's own: a claim in between comes to nothing
+        self._aside(self._write, lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
 
-    def _unreachable(self, evidence: Evidence) -> None:
+    def unreachable(self, evidence: Evidence) -> None:
         if self._probing is None or self._probing.done():
             self._performer.block()
             self._probing = asyncio.create_task(self._await_endpoint(evidence))
+
+    def doubted(self, evidence: Evidence) -> None:
+        """Tell once how doubts can be avoided where a second request costs nothing."""
+        if not self._is_free or self._has_told:
+            return
+        self._has_told = True
+        self._say(
+            f"an item is in doubt ({evidence.message}); if requests cost nothing at {self._endpoint.address}, this sends "
+            f"such items again by itself: batchrun resume {self._job.task_id} --on-unknown retry"
+        )
 
     async def _await_endpoint(self, evidence: Evidence) -> None:
         """Probe until the endpoint answers anything, then go on; a job that never reached it stops soon."""
@@ -288,19 +316,20 @@ class Session:
 
     async def _look_for_work(self, feed: Feed, *, trial_only: bool) -> None:
         performer = self._performer
-        if performer.pace.is_held(time.monotonic()) or not performer.is_idle:
+        now = time.monotonic()
+        if performer.pace.is_held(now) or not performer.is_idle:
+            self._idle_since = None
             return
+        self._idle_since = self._idle_since or now
         if feed.is_exhausted and not performer.has_work:
             ready_at = await asyncio.to_thread(self._next_ready_at, trial_only)
             if ready_at is None:
                 self._end = End(EndKind.DONE)
                 return
-        elif (
-            performer.idle_since is None
-            or asyncio.get_running_loop().time() - performer.idle_since < self._waits.idle_claim_s
-        ):
+        elif now - self._idle_since < self._waits.idle_claim_s:
             return
-        # A hint may be lost: a slot that has been idle takes its work from the ledger.
+        # A hint may be lost: a slot that has been idle takes its work from the ledger, whatever the others do.
+        self._idle_since = None
         ids = await asyncio.to_thread(feed.read, after=-1, limit=2 * performer.concurrency)
         feed.forget_outstanding()
         for item_id in ids:

@@ -37,6 +37,13 @@ class Standing:
         return self.job.state not in FINAL_JOB_STATES and self.job.holder is not None
 
     @property
+    def performer(self) -> str:
+        """Say who has the job, and since when."""
+        who, since_at = self.holder or {}, self.job.held_since_at
+        since = time.strftime("%H:%M:%S", time.localtime(since_at)) if since_at else "just now"
+        return f"{who.get('name')} (pid {who.get('pid')} on {who.get('host')}) since {since}"
+
+    @property
     def adds_up(self) -> bool:
         """The accounting identity of the items, which holds at every instant."""
         return sum(self.counts.values()) == self.job.total or self.job.state is JobState.VALIDATING

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer
 from batchrun.ledger.register import Changes, Line, accept, compare, forget_items, stage, unstage, write_items
+from batchrun.runner.standing import read_standing
+
+FOLLOW_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +180,38 @@ def is_unfinished(job: Job) -> bool:
     return job.state in (JobState.VALIDATING, JobState.FAILED)
 
 
-def take_over_registration(ledger: Ledger, checked: Checked, job: Job, *, worker_id: int, dead_after_s: float) -> Job:
+def take_over_registration(
+    ledger: Ledger,
+    checked: Checked,
+    job: Job,
+    *,
+    worker_id: int,
+    observer: Observer,
+    wait: bool,
+    say: Callable[[str], None],
+) -> Job | None:
     """Finish a registration that died half-way: forget what it had written, and write it anew.
 
+    Returns:
+        The job, or None when whoever was registering it has done so.
+
     Raises:
-        JobBusy: whoever registers it is alive.
+        JobBusy: whoever registers it is alive, and `wait` is false.
     """
-    observer = Observer(ledger, dead_after_s=dead_after_s)
-    if job.holder is not None and not observer.is_dead(job.holder):
-        raise JobBusy(f"job {job.task_id!r} is being registered by another process", hint="try again when it has ended")
+    is_told = False
+    while not _is_taken(ledger, job, worker_id, observer):
+        busy = f"job {job.task_id!r} is being registered by {read_standing(ledger, job.task_id).performer}"
+        if not wait:
+            raise JobBusy(busy, hint=f"batchrun status {job.task_id}")
+        if not is_told:
+            is_told = True
+            say(f"{busy}; following it, and taking over if it dies")
+        time.sleep(FOLLOW_S)
+        with ledger.read() as connection:
+            job = job_moves.read_job(connection, job.id)
+        if not is_unfinished(job):
+            return None
     with ledger.write() as connection:
-        if not job_moves.take(connection, job.id, worker_id=worker_id, instead_of=job.holder, now=time.time()):
-            raise JobBusy(f"job {job.task_id!r} is being registered by another process", hint="try again")
         job_moves.restart_registration(
             connection,
             job.id,
@@ -200,6 +223,14 @@ def take_over_registration(ledger: Ledger, checked: Checked, job: Job, *, worker
     trial = job.spec["trial"]
     chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
     return _fill(ledger, checked, job, trial=chosen if job.phase == "trial" else frozenset(), now=time.time())
+
+
+def _is_taken(ledger: Ledger, job: Job, worker_id: int, observer: Observer) -> bool:
+    """Become the holder of a registration that nobody is at work on."""
+    if job.holder is not None and not observer.is_dead(job.holder):
+        return False
+    with ledger.write() as connection:
+        return job_moves.take(connection, job.id, worker_id=worker_id, instead_of=job.holder, now=time.time())
 
 
 def _positions(checked: Checked, chosen: frozenset[int]) -> frozenset[int]:
@@ -245,6 +276,15 @@ def _refuse_shared_output(connection: Any, checked: Checked) -> None:
         if str(checked.output) in theirs or str(checked.errors) in theirs:
             what = f"'output_file' {str(checked.output)!r} is job {other.task_id!r}'s output"
             raise BadInput([Fault("spec", what, "name another output_file")])
+
+
+def without_identity(job: Job, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the job's spec with everything of a spec submitted again that is no part of its identity.
+
+    The trial's items were chosen when the job was registered: what chose them stands.
+    """
+    chosen = {name: job.spec["trial"][name] for name in ("size", "sample", "seed")}
+    return {**spec, "on_unknown": job.spec["on_unknown"], "trial": {**spec["trial"], **chosen}}
 
 
 def is_same(job: Job, checked: Checked) -> bool:

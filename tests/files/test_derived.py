@@ -150,3 +150,19 @@ def test_a_folder_in_the_place_of_a_partial_file_is_a_failure_and_no_more(tmp_pa
     partial = PartialFile(tmp_path / "out.jsonl")
     partial.path.mkdir()
     assert (partial.rebuild(LINES), partial.append(LINES), partial.remove()) == (False, False, False)
+
+
+def test_what_a_killed_writer_left_is_removed_and_a_living_writers_file_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    dead = tmp_path / ".out.jsonl.tmp-0123456789ab"
+    dead.write_text("half")
+    other = tmp_path / ".other.jsonl.tmp-0123456789ab"
+    other.write_text("not ours")
+    with DerivedFile(path) as living:
+        living.write(b"1\n")
+        with DerivedFile(path) as second:
+            second.write(b"2\n")
+    assert path.read_bytes() == b"1\n"
+    assert not dead.exists()
+    assert other.exists()
+    assert [one.name for one in tmp_path.glob(".out.jsonl.tmp-*")] == []

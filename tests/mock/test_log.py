@@ -170,6 +170,19 @@ def test_a_log_that_two_mocks_wrote_one_after_the_other_is_judged_as_one(tmp_pat
     assert judgement.by_outcome == {"answered": 2}
 
 
+def test_half_a_line_that_a_killed_mock_left_is_cut_off_by_the_next(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    async def serve_one() -> None:
+        async with running(log_path=str(log)) as (_, client):
+            await client.ask("POST", CHAT, write_body("[[a]]"))
+
+    run(serve_one)
+    log.write_bytes(log.read_bytes() + b'{"ev":"arrive","t":1')
+    run(serve_one)
+    assert read_log(log).posts == 2
+
+
 def test_a_line_still_being_written_is_not_read_and_a_broken_one_is_named(tmp_path: Path) -> None:
     log = tmp_path / "log"
 

@@ -22,7 +22,7 @@ def make_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
             folder.mkdir()
             log = folder / "requests.jsonl"
             mock = stack.enter_context(MockProcess(MockConfig(log_path=str(log), **settings)))
-            lab = Lab(folder, base_url=mock.base_url, log=log)
+            lab = Lab(folder, base_url=mock.base_url, log=log, mock=mock)
             stack.callback(lab.stop)
             return lab
 

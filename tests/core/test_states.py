@@ -1,0 +1,35 @@
+"""The tables of moves: complete, and without ways out of what is final."""
+
+from batchrun.core.states import ITEM_MOVES, JOB_MOVES, ItemState, JobState, is_final
+
+
+def test_a_completed_item_never_moves() -> None:
+    assert not [move.name for move in ITEM_MOVES.values() if ItemState.COMPLETED in move.sources]
+
+
+def test_a_rejected_item_never_moves() -> None:
+    assert not [move.name for move in ITEM_MOVES.values() if ItemState.REJECTED in move.sources]
+
+
+def test_a_rescue_gives_doubt_and_nothing_else() -> None:
+    assert ITEM_MOVES["rescue"].targets == {ItemState.IN_DOUBT}
+
+
+def test_only_a_person_or_a_standing_consent_leads_out_of_doubt_to_pending() -> None:
+    ways = {
+        move.name
+        for move in ITEM_MOVES.values()
+        if ItemState.IN_DOUBT in move.sources and ItemState.PENDING in move.targets
+    }
+    # `correct` is late proof that the server refused: nothing was billed.
+    assert ways == {"consent", "policy_retry", "correct"}
+
+
+def test_every_job_state_but_the_first_is_reached_and_every_open_one_can_be_left() -> None:
+    assert {move.target for move in JOB_MOVES.values()} == set(JobState) - {JobState.VALIDATING}
+    left = {state for move in JOB_MOVES.values() for state in move.sources}
+    assert set(JobState) - left == {JobState.FAILED}
+
+
+def test_pending_and_running_are_the_states_that_need_more_work() -> None:
+    assert {state for state in ItemState if not is_final(state)} == {ItemState.PENDING, ItemState.RUNNING}

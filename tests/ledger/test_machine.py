@@ -1,0 +1,249 @@
+"""The ledger against a small model: workers that die, wake and hear late, a person who decides, a job that ends.
+
+A failing run prints its steps. LEDGER_EXAMPLES=2000 looks further, at random.
+"""
+
+import os
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import func, select
+
+from batchrun.core.retry import Tries
+from batchrun.core.states import AttemptState, ItemState
+from batchrun.ledger.claims import Claim
+from batchrun.ledger.consents import Stopped
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.schema import FENCE_BITS, attempts, items
+from batchrun.ledger.sweeps import bury
+from tests.ledger.desk import NOW, UNKNOWN, WORST_PUSD, Desk, check_books
+from tests.ledger.model import FATES, Attempt, Item, Model
+
+ITEMS = 2
+EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "0"))
+OF_ITEM = (items.c.state, items.c.fence, items.c.worker_id, items.c.tries, items.c.throttled_s, items.c.consents)
+OF_ATTEMPT = (
+    attempts.c.key,
+    attempts.c.state,
+    attempts.c.charge,
+    func.nullif(attempts.c.cost_pusd, 0),
+    attempts.c.reserved_pusd,
+)
+NUMBERS = st.lists(st.integers(0, ITEMS - 1), min_size=1, max_size=ITEMS, unique=True)
+FATE = st.sampled_from([None, *sorted(FATES)])
+VERBS = st.sampled_from(["consent", "consent", "give_up"])
+
+
+@dataclass
+class Held:
+    """A claim as its worker has it in hand, and how far it got with it."""
+
+    number: int
+    claim: Claim
+    worker: int
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Two workers, one person, one sweeper that may be wrong, and a clock."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self.ledger = ledger
+        self.held: list[Held] = []  # in the hands of workers that live, whether anybody thinks them dead or not
+        self.lost: list[Held] = []  # of workers that died: what they had heard may lie in a spool
+        self.shown: list[Stopped] = []
+
+    @initialize(on_unknown=st.sampled_from(["hold", "hold", "retry"]), limit=st.sampled_from([None, None, 2, 5]))
+    def open(self, on_unknown: str, limit: int | None) -> None:
+        limit = None if limit is None else limit * WORST_PUSD
+        self.desk = Desk.open(self.ledger, ITEMS, on_unknown=on_unknown, retry_times=1, max_cost_pusd=limit)
+        self.workers = [self.desk.worker, self.desk.hire()]
+        self.model = Model([Item(ready_at=NOW) for _ in range(ITEMS)], on_unknown, 1, NOW, limit)
+
+    def attempt(self, held: Held) -> Attempt:
+        return self.model.items[held.number].attempts[held.claim.fence]
+
+    # -- workers ----------------------------------------------------------------------------------------------------
+
+    @rule(numbers=NUMBERS, which=st.integers(0, 1), later_s=st.sampled_from([0.0, 60.0]), fate=FATE)
+    def claim(self, numbers: list[int], which: int, later_s: float, fate: str | None) -> None:
+        """A worker claims, now or when every wait is over, and perhaps sends at once."""
+        worker = self.workers[which]
+        self.desk.now = self.model.now = self.model.now + later_s
+        found = self.desk.claim(*sorted(numbers), worker=worker)
+        expected = self.model.claim(numbers, worker)
+        assert [one.item_id for one in found] == [self.desk.item_ids[number] for number in expected]
+        for number, one in zip(expected, found, strict=True):
+            self.held.append(Held(number, one, worker))
+            self.attempt(self.held[-1]).fate = fate
+
+    @precondition(lambda self: any(self.attempt(held).fate is None for held in self.held))
+    @rule(data=st.data(), fate=st.sampled_from(sorted(FATES)))
+    def send(self, data: st.DataObject, fate: str) -> None:
+        """A request leaves. Its worker holds the permit, whatever has become of the item since."""
+        unsent = [held for held in self.held if self.attempt(held).fate is None]
+        self.attempt(data.draw(st.sampled_from(unsent))).fate = fate
+
+    @precondition(lambda self: any(self.attempt(held).fate is not None for held in self.held))
+    @rule(data=st.data(), hears=st.sampled_from([True, True, True, False]), forgets=st.booleans())
+    def settle(self, data: st.DataObject, hears: bool, forgets: bool) -> None:
+        """An owner hears what came of its request, or loses patience; it may say so twice."""
+        held = data.draw(st.sampled_from([held for held in self.held if self.attempt(held).fate is not None]))
+        what = self.attempt(held).evidence if hears or self.attempt(held).fate == "not connected" else UNKNOWN
+        assert self.desk.settle(held.claim, what, worker=held.worker).value == self.model.record(
+            held.number, held.claim.fence, what, by=held.worker, tries=held.claim.tries
+        )
+        if forgets:
+            self.held.remove(held)
+            self.lost.append(held)
+
+    @precondition(lambda self: any(self.attempt(held).fate is None for held in self.held))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        held = data.draw(st.sampled_from([held for held in self.held if self.attempt(held).fate is None]))
+        self.held.remove(held)
+        for _ in range(data.draw(st.integers(1, 2))):
+            self.desk.release(held.claim, worker=held.worker)
+            self.model.release(held.number, held.claim.fence, held.worker)
+
+    @rule(which=st.integers(0, 1), is_real=st.booleans(), data=st.data())
+    def die(self, which: int, is_real: bool, data: st.DataObject) -> None:
+        """A worker is found dead and another takes its place. The sweeper may be wrong: then the worker goes on."""
+        worker = self.workers[which]
+        mine = [held for held in self.held if held.worker == worker]
+        if is_real:
+            self.held = [held for held in self.held if held.worker != worker]
+            self.lost += mine
+            for held in mine:  # what it had heard lies in its spool, and is read before the rescue
+                if self.attempt(held).fate is not None and data.draw(st.booleans()):
+                    self.learn(held)
+        self.desk.rescue(worker)
+        self.model.rescue(worker)
+        with self.ledger.write() as connection:
+            bury(connection, worker, now=self.desk.now)
+        self.model.dead.add(worker)
+        self.workers[which] = self.desk.hire()
+
+    @precondition(lambda self: self.lost)
+    @rule(data=st.data())
+    def learn_late(self, data: st.DataObject) -> None:
+        """Something is learnt of an attempt long after: a spool turned up, somebody imported an answer."""
+        self.learn(data.draw(st.sampled_from(self.lost)))
+
+    def learn(self, held: Held) -> None:
+        attempt, item = self.attempt(held), self.model.items[held.number]
+        what = attempt.evidence
+        if what.outcome is AttemptState.NOT_SENT or attempt.fate is None:
+            return  # a spool holds replies only
+        counted = item.tries if attempt.state is AttemptState.INTENT else max(0, item.tries - 1)
+        tries = Tries(counted, item.throttled_s)
+        is_open = attempt.state in (AttemptState.INTENT, AttemptState.UNKNOWN)
+        settled = self.desk.adopt(held.claim.key, what)
+        if not is_open:
+            assert settled is None
+            return
+        assert settled is not None
+        expected = self.model.record(held.number, held.claim.fence, what, by=held.worker, tries=tries)
+        assert settled.value == expected
+
+    # -- a person ---------------------------------------------------------------------------------------------------
+
+    @rule(state=st.sampled_from([ItemState.IN_DOUBT, ItemState.FAILED]), looks_again=st.booleans(), verb=VERBS)
+    def decide(self, state: ItemState, looks_again: bool, verb: str) -> None:
+        """Somebody decides about what was shown, perhaps long ago."""
+        if looks_again or not self.shown:
+            self.shown = self.desk.shown(state)
+        pairs = [(self.desk.item_ids.index(one.item_id), one.fence) for one in self.shown]
+        assert getattr(self.desk, verb)(self.shown) == getattr(self.model, verb)(pairs)
+
+    @rule(on_unknown=st.sampled_from(["hold", "retry"]))
+    def follow_policy(self, on_unknown: str) -> None:
+        self.desk.set(on_unknown=on_unknown)
+        self.model.on_unknown = on_unknown
+        assert self.desk.retry_by_policy(1) == self.model.retry_by_policy()
+
+    @rule(action=st.sampled_from(["cancel", "pause", "resume", "end", "reopen", "reopen"]), data=st.data())
+    def control(self, action: str, data: st.DataObject) -> None:
+        """The job is stopped, ended or opened again."""
+        before = self.model.state
+        match action:
+            case "cancel" if before in ("in_progress", "paused"):
+                assert self.desk.cancel() == self.model.cancel_pending()
+                self.model.state, self.model.was_cancelled = "cancelling", True
+            case "pause" | "resume":
+                source, target = ("in_progress", "paused") if action == "pause" else ("paused", "in_progress")
+                assert self.desk.move(action, reason="because") is (before == source)
+                self.model.state = target if before == source else before
+            case "end":
+                self.end()
+            case "reopen":
+                may = before in ("completed", "cancelled")
+                assert self.desk.move("reopen") is may
+                if may:
+                    self.model.state, self.model.was_cancelled = "in_progress", False
+                    if data.draw(st.booleans()):
+                        assert self.desk.reopen_cancelled() == self.model.reopen_cancelled()
+
+    def end(self) -> None:
+        """The holder closes the job where nothing is left to do."""
+        is_open = any(item.state in (ItemState.PENDING, ItemState.RUNNING) for item in self.model.items)
+        may = self.model.state in ("in_progress", "cancelling") and not is_open
+        assert self.desk.move("finalize") is may
+        if may:
+            assert self.desk.move("complete") is not self.model.was_cancelled
+            assert self.desk.move("close") is self.model.was_cancelled
+            self.model.state = "cancelled" if self.model.was_cancelled else "completed"
+
+    # -- what must hold after each step -----------------------------------------------------------------------------
+
+    @invariant()
+    def the_ledger_agrees_with_the_model(self) -> None:
+        mine = (items.c.job_id == self.desk.job_id, attempts.c.job_id == self.desk.job_id)
+        with self.ledger.read() as connection:
+            rows = connection.execute(select(*OF_ITEM).where(mine[0]).order_by(items.c.id)).all()
+            made = connection.execute(select(*OF_ATTEMPT).where(mine[1]).order_by(attempts.c.key)).all()
+        assert list(map(tuple, rows)) == [
+            (item.state, item.fence, item.worker, item.tries, item.throttled_s, item.consents)
+            for item in self.model.items
+        ]
+        assert list(map(tuple, made)) == [
+            (item_id << FENCE_BITS | fence, one.state, one.charge, one.cost or None, one.reserved)
+            for item_id, item in zip(self.desk.item_ids, self.model.items, strict=True)
+            for fence, one in sorted(item.attempts.items())
+        ]
+        assert self.desk.money == (self.model.spent, self.model.reserved)
+        assert self.desk.job.state == self.model.state
+
+    @invariant()
+    def the_books_add_up(self) -> None:
+        check_books(self.ledger, self.desk.job_id)
+        assert not self.desk.events("invariant_alarm"), "nobody lied, so nothing was contradicted"
+
+    @invariant()
+    def nothing_was_billed_in_silence(self) -> None:
+        self.model.check_truth()
+
+
+def test_the_ledger_follows_its_model_and_bills_nothing_in_silence(shared_ledger: Ledger) -> None:
+    examples = EXAMPLES or (60 if shared_ledger.is_sqlite else 25)
+    run_state_machine_as_test(
+        lambda: LedgerMachine(shared_ledger),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=30,
+            deadline=None,
+            derandomize=not EXAMPLES,
+            database=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

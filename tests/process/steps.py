@@ -1,0 +1,145 @@
+"""What the tests of whole processes do again and again: wait for an instant, look from outside, judge at the end."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from batchrun.core.states import ItemState
+from batchrun.errors import BatchrunError
+from batchrun.runner.standing import Standing
+from tests.lab import Lab, Run, assert_accounts_agree
+
+Seen = TypeVar("Seen")
+TASK = "batch-001"
+
+
+def ids(count: int, prefix: str = "a") -> list[str]:
+    """Return the ids that `Lab.write_input` gives."""
+    return [f"{prefix}{number:05d}" for number in range(count)]
+
+
+def until(look: Callable[[], Seen], what: str, *, timeout_s: float = 20.0) -> Seen:
+    """Look again and again until something is to be seen, and return it."""
+    deadline = time.monotonic() + timeout_s
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain until {what}"
+        time.sleep(0.005)
+    return seen
+
+
+def standing_or_none(lab: Lab, task_id: str = TASK) -> Standing | None:
+    """Read where a job stands; None while there is no such job, or no ledger yet."""
+    if lab.db is None and not (lab.folder / ".batchrun" / "ledger.db").exists():
+        return None
+    try:
+        return lab.standing(task_id)
+    except BatchrunError:
+        return None
+
+
+def until_standing(lab: Lab, holds: Callable[[Standing], bool], what: str, *, timeout_s: float = 20.0) -> Standing:
+    """Wait until the ledger says something of the job."""
+
+    def look() -> Standing | None:
+        standing = standing_or_none(lab)
+        return standing if standing is not None and holds(standing) else None
+
+    return until(look, what, timeout_s=timeout_s)
+
+
+def until_said(run: Run, words: str, *, timeout_s: float = 20.0) -> None:
+    """Wait until a process has said something on stderr; one that ends without it fails the test."""
+
+    def look() -> bool:
+        is_over = not run.process.is_alive()
+        if words in run.err:
+            return True
+        assert not is_over, f"{run.arguments} ended without {words!r}\n{run.err}{run.out}"
+        return False
+
+    until(look, f"{run.arguments} said {words!r}", timeout_s=timeout_s)
+
+
+def is_reading(run: Run, name: str) -> bool:
+    """Say whether a process has a file of this name open."""
+    try:
+        opened = list(Path(f"/proc/{run.process.pid}/fd").iterdir())
+        return any(link.readlink().name == name for link in opened)
+    except OSError:  # it has ended, or closed one of them meanwhile
+        return False
+
+
+def until_quiet(lab: Lab, *, for_s: float, run: Run) -> int:
+    """Wait until nothing has arrived for a while, and return how many have."""
+    count, since = lab.arrivals(), time.monotonic()
+    deadline = since + 30.0
+    while time.monotonic() - since < for_s:
+        assert time.monotonic() < deadline
+        run.process.join(0.01)
+        if (now := lab.arrivals()) != count:
+            count, since = now, time.monotonic()
+    return count
+
+
+def interrupted(lab: Lab, *, at: int, command: tuple[str, ...] = ("submit", "jobs/job.json", "--no-trial")) -> Run:
+    """Start a job and kill it when `at` requests have arrived."""
+    run = lab.start(*command)
+    lab.await_arrivals(at, run=run)
+    run.kill()
+    run.process.join()
+    return run
+
+
+def performer_among(lab: Lab, runs: list[Run]) -> Run:
+    """Wait until one of these processes performs the job, and return it."""
+
+    def look() -> Run | None:
+        standing = standing_or_none(lab)
+        if standing is None or standing.holder is None:
+            return None
+        return next((run for run in runs if run.process.pid == standing.holder["pid"]), None)
+
+    return until(look, "one of the processes performs the job")
+
+
+def replace_endpoint(lab: Lab, **settings: object) -> None:
+    """Kill the lab's endpoint and start another at the same address, with the same log and other settings."""
+    assert lab.mock is not None
+    lab.mock.kill()
+    start_endpoint(lab, **settings)
+
+
+def start_endpoint(lab: Lab, **settings: object) -> None:
+    """Start the lab's endpoint again, after it was killed."""
+    assert lab.mock is not None
+    lab.mock.config = replace(lab.mock.config, port=lab.mock.port, **settings)  # type: ignore[arg-type]
+    lab.mock.start()
+
+
+def assert_never_locked(lab: Lab) -> None:
+    """Assert that no process has met a locked ledger, or anything that it did not expect."""
+    for run in lab.runs:
+        for text in (run.out, run.err):
+            assert "database is locked" not in text, text
+            assert "unexpected" not in text, text
+            assert "Traceback" not in text, text
+
+
+def assert_sent_once(lab: Lab) -> None:
+    """Assert that no item was sent twice: under hold, and with an endpoint that refuses nothing, none ever is."""
+    twice = {key: item.arrival_count for key, item in lab.judged().items.items() if item.arrival_count > 1}
+    assert twice == {}
+
+
+def assert_settled(lab: Lab, *, count: int, doubts_at_most: int = 0, concurrency: int | None = None) -> Standing:
+    """Assert what holds at the end of every job here: all accounts agree, and all but a few doubts are answered."""
+    standing = assert_accounts_agree(lab)
+    doubts = standing.counts[ItemState.IN_DOUBT]
+    assert standing.counts[ItemState.COMPLETED] + doubts == count, standing.counts
+    assert doubts <= doubts_at_most, standing.counts
+    if concurrency is not None:
+        assert lab.judged().max_in_flight <= concurrency
+    assert_never_locked(lab)
+    return standing

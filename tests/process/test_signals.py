@@ -1,0 +1,288 @@
+"""Ctrl-C and SIGTERM: the first drains, the second gives up; and a process that was stopped and wakes up again."""
+
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from batchrun.core.states import AttemptState, ItemState, JobState
+from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
+from tests.process.steps import (
+    TASK,
+    assert_sent_once,
+    assert_settled,
+    ids,
+    is_reading,
+    replace_endpoint,
+    start_endpoint,
+    until,
+    until_quiet,
+    until_said,
+    until_standing,
+)
+
+SUBMIT = ("submit", "jobs/job.json", "--no-trial")
+RESUME = ("resume", TASK)
+SIGNALS = [pytest.param(signal.SIGINT, 130, id="SIGINT"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
+COUNT, CONCURRENCY = 60, 8
+
+
+def _lab(make_lab: Callable[..., Lab], *, count: int = COUNT, **settings: object) -> Lab:
+    lab = make_lab(**settings)
+    lab.write_input(count)
+    lab.write_spec(concurrency=CONCURRENCY)
+    return lab
+
+
+def _drain(lab: Lab, run: Run, number: int) -> int:
+    """Signal a process once all its slots are in use, and return how many requests had left by then."""
+    lab.await_arrivals(2 * CONCURRENCY, run=run)
+    run.kill(number)
+    until_said(run, "draining")
+    return lab.arrivals()
+
+
+def _assert_resumable(run: Run, *, code: int) -> None:
+    assert run.wait() == code, run.err + run.out
+    assert f"batchrun resume {TASK}" in run.out, run.out
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_the_first_signal_drains(number: int, code: int, make_lab: Callable[..., Lab]) -> None:
+    lab = _lab(make_lab, latency_ms=400)
+    run = lab.start(*SUBMIT)
+    sent = _drain(lab, run, number)
+    _assert_resumable(run, code=code)
+    assert lab.arrivals() == sent == 2 * CONCURRENCY
+    assert lab.judged().by_outcome["answered"] == sent
+    standing = assert_accounts_agree(lab, is_over=False)
+    assert standing.counts[ItemState.COMPLETED] == sent
+    assert standing.counts[ItemState.PENDING] == COUNT - sent
+    assert standing.counts[ItemState.RUNNING] == standing.attempts.open == 0
+    assert len(lab.lines()) == sent
+    assert lab.run(*RESUME).wait() == 0
+    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+    assert_outputs_whole(lab, ids(COUNT))
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_the_second_signal_gives_up_what_is_in_flight(number: int, code: int, make_lab: Callable[..., Lab]) -> None:
+    lab = _lab(make_lab, latency_ms=30_000)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(CONCURRENCY, run=run)
+    run.kill(number)
+    until_said(run, "draining: 8 requests in flight")
+    began = time.monotonic()
+    run.kill(number)
+    assert run.wait() == code, run.err
+    assert time.monotonic() - began < 3.0
+    standing = assert_accounts_agree(lab, is_over=False)
+    assert standing.counts[ItemState.IN_DOUBT] == CONCURRENCY
+    assert standing.attempts.by_state[AttemptState.UNKNOWN] == CONCURRENCY
+    assert {item["cause"] for item in _doubts(lab)} == {"aborted"}
+    replace_endpoint(lab, latency_ms=0)
+    resumed = lab.run(*RESUME)
+    assert resumed.wait() == 6, resumed.err
+    assert f"batchrun reconcile {TASK}" in resumed.out
+    assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+    assert_outputs_whole(lab, ids(COUNT))
+
+
+def _doubts(lab: Lab) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = lab.run("reconcile", TASK, "--json").json["in_doubt"]
+    return found
+
+
+def test_a_drain_that_takes_too_long_gives_up_by_itself(make_lab: Callable[..., Lab]) -> None:
+    lab = _lab(make_lab, latency_ms=30_000)
+    run = lab.start(*SUBMIT, env={"BATCHRUN_DRAIN_TIMEOUT_S": "0.5"})
+    lab.await_arrivals(CONCURRENCY, run=run)
+    run.kill(signal.SIGTERM)
+    assert run.wait(10) == 143, run.err
+    assert lab.standing().counts[ItemState.IN_DOUBT] == CONCURRENCY
+    assert_accounts_agree(lab, is_over=False)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_during_the_trial_drains_and_resume_tries_the_rest_first(
+    number: int, code: int, make_lab: Callable[..., Lab]
+) -> None:
+    lab = make_lab(latency_ms=300)
+    lab.write_input(30)
+    lab.write_spec(concurrency=2)
+    run = lab.start("submit", "jobs/job.json")
+    lab.await_arrivals(4, run=run)
+    run.kill(number)
+    _assert_resumable(run, code=code)
+    assert lab.arrivals() == 4
+    assert lab.standing().job.phase == "trial"
+    resumed = lab.run(*RESUME, "-c", "8")
+    assert resumed.wait() == 0, resumed.err
+    assert "trial of batch-001: 10 of 30 items" in resumed.err
+    assert_settled(lab, count=30, concurrency=8)
+    assert lab.judged().posts == 30
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_during_registration_leaves_a_job_that_submit_registers_anew(
+    number: int, code: int, make_lab: Callable[..., Lab]
+) -> None:
+    lab = _lab(make_lab, count=25_000)
+    run = lab.start(*SUBMIT)
+    until_standing(lab, lambda standing: sum(standing.counts.values()) > 0, "a part of the items is registered")
+    run.kill(number)
+    assert run.wait() == code, run.err
+    assert "batchrun submit jobs/job.json" in run.err
+    assert lab.arrivals() == 0
+    refused = lab.run(*RESUME)
+    assert refused.wait() == 2
+    assert "submit" in refused.err
+    again = lab.start(*SUBMIT)
+    lab.await_arrivals(1, run=again)
+    assert sum(lab.standing().counts.values()) == 25_000
+    again.kill(number)
+    assert again.wait() == code
+    assert_accounts_agree(lab, is_over=False)
+    assert_sent_once(lab)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_while_the_input_is_read_ends_at_once_and_leaves_nothing(
+    number: int, code: int, make_lab: Callable[..., Lab]
+) -> None:
+    lab = _lab(make_lab, count=60_000)
+    run = lab.start(*SUBMIT)
+    until(lambda: is_reading(run, "in.jsonl"), "the input is being read")
+    run.kill(number)
+    assert run.wait(5) == code, run.err
+    assert "Traceback" not in run.err
+    assert lab.arrivals() == 0
+    assert not (lab.folder / ".batchrun").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_to_a_follower_leaves_the_performer_alone(
+    number: int, code: int, make_lab: Callable[..., Lab]
+) -> None:
+    lab = _lab(make_lab, latency_ms=150)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(CONCURRENCY, run=run)
+    follower = lab.start(*RESUME)
+    until_said(follower, "following it")
+    follower.kill(number)
+    assert follower.wait(5) == code, follower.err
+    assert run.wait() == 0, run.err
+    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_while_the_endpoint_was_never_reached(number: int, code: int, make_lab: Callable[..., Lab]) -> None:
+    lab = _lab(make_lab)
+    assert lab.mock is not None
+    lab.mock.kill()
+    run = lab.start(*SUBMIT)
+    until_standing(lab, lambda standing: standing.attempts.by_state.get(AttemptState.NOT_SENT, 0) > 0, "it was tried")
+    run.kill(number)
+    _assert_resumable(run, code=code)
+    assert lab.standing().counts[ItemState.PENDING] == COUNT
+    start_endpoint(lab)
+    assert lab.run(*RESUME).wait() == 0
+    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_while_the_endpoint_is_down(number: int, code: int, make_lab: Callable[..., Lab]) -> None:
+    lab = _lab(make_lab, latency_ms=100)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(20, run=run)
+    assert lab.mock is not None
+    lab.mock.kill()
+    until_standing(lab, lambda standing: standing.job.reason == "endpoint_down", "the job waits for its endpoint")
+    run.kill(number)
+    _assert_resumable(run, code=code)
+    start_endpoint(lab)
+    assert lab.run(*RESUME).wait() in (0, 6)
+    assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+
+
+def test_an_endpoint_that_comes_back_is_used_again_without_anybody_s_help(make_lab: Callable[..., Lab]) -> None:
+    lab = _lab(make_lab, latency_ms=100)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(20, run=run)
+    assert lab.mock is not None
+    lab.mock.kill()
+    until_standing(lab, lambda standing: standing.job.reason == "endpoint_down", "the job waits for its endpoint")
+    start_endpoint(lab)
+    assert run.wait() in (0, 6), run.err
+    assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_a_signal_while_the_endpoint_throttles_does_not_wait_for_it(
+    number: int, code: int, make_lab: Callable[..., Lab]
+) -> None:
+    lab = _lab(make_lab, rate_limit_rate=1.0, retry_after_s=2.0)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(1, run=run)
+    until_standing(lab, lambda standing: standing.job.throttle_until_at is not None, "the job is throttled")
+    until_quiet(lab, for_s=0.1, run=run)
+    began = time.monotonic()
+    run.kill(number)
+    _assert_resumable(run, code=code)
+    assert time.monotonic() - began < 1.5
+    standing = assert_accounts_agree(lab, is_over=False)
+    assert standing.counts[ItemState.PENDING] == COUNT
+    replace_endpoint(lab, rate_limit_rate=0.0)
+    assert lab.run(*RESUME).wait() == 0
+    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+
+
+def test_a_stopped_performer_keeps_its_job_and_goes_on_when_it_wakes(make_lab: Callable[..., Lab]) -> None:
+    lab = _lab(make_lab, latency_ms=100)
+    quick = {"BATCHRUN_DEAD_AFTER_S": "0.8", "BATCHRUN_HEARTBEAT_S": "0.1"}
+    run = lab.start(*SUBMIT, env=quick)
+    lab.await_arrivals(CONCURRENCY, run=run)
+    follower = lab.start(*RESUME, env=quick)
+    until_said(follower, "following it")
+    run.kill(signal.SIGSTOP)
+    arrived = until_quiet(lab, for_s=2.0, run=follower)  # more than twice as long as a dead one would get
+    assert arrived < COUNT
+    assert follower.process.is_alive()
+    run.kill(signal.SIGCONT)
+    assert run.wait() == 0, run.err
+    assert follower.wait() == 0, follower.err
+    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+
+
+def test_a_stopped_performer_on_another_host_loses_its_job_and_its_late_answers_are_kept(
+    make_lab: Callable[..., Lab],
+) -> None:
+    lab = _lab(make_lab, latency_ms=150)
+    quick = {"BATCHRUN_DEAD_AFTER_S": "1.0", "BATCHRUN_HEARTBEAT_S": "0.1"}
+    run = lab.start(*SUBMIT, env=quick)
+    lab.await_arrivals(2 * CONCURRENCY, run=run)
+    run.kill(signal.SIGSTOP)
+    # Another host sees no lock: there is nothing to go by but the heartbeat.
+    for lock in (lab.folder / ".batchrun" / "workers").glob("*.lock"):
+        lock.unlink()
+    follower = lab.start(*RESUME, env=quick)
+    until_said(follower, "going on here")
+    lab.await_arrivals(lab.arrivals() + 4, run=follower)
+    run.kill(signal.SIGCONT)
+    assert run.wait() in (0, 6, 8), run.err
+    assert follower.wait() in (0, 6), follower.err
+    standing = assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY + 2)
+    assert standing.job.state is JobState.COMPLETED
+    assert_sent_once(lab)
+    # What it had been answered while it slept became no doubt in the end.
+    assert standing.counts[ItemState.COMPLETED] == lab.judged().by_outcome["answered"] == COUNT
+    assert_outputs_whole(lab, ids(COUNT))
+    assert len(lab.lines()) == COUNT

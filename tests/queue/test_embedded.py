@@ -1,0 +1,96 @@
+"""The queue inside one process: real Celery messages, a real Celery worker, no server."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from batchrun.queue.app import TASK_NAME, make_app
+from batchrun.queue.embedded import EmbeddedQueue
+
+
+class Taker:
+    """Takes hints and tells when enough have come."""
+
+    def __init__(self, wanted: int) -> None:
+        self.taken: list[tuple[int, int]] = []
+        self.threads: set[str] = set()
+        self.enough = threading.Event()
+        self._wanted = wanted
+
+    def __call__(self, job_id: int, item_id: int) -> None:
+        if job_id == 0:
+            return
+        self.taken.append((job_id, item_id))
+        self.threads.add(threading.current_thread().name)
+        if len(self.taken) >= self._wanted:
+            self.enough.set()
+
+
+@pytest.fixture
+def queue() -> Iterator[EmbeddedQueue]:
+    queue = EmbeddedQueue("test")
+    yield queue
+    queue.stop()
+
+
+def test_every_hint_reaches_the_performer_once_and_in_order(queue: EmbeddedQueue) -> None:
+    taker = Taker(500)
+    queue.start(taker)
+    queue.send(7, list(range(500)))
+    assert taker.enough.wait(20)
+    assert taker.taken == [(7, item) for item in range(500)]
+    assert taker.threads == {"celery-worker"}
+
+
+def test_a_performer_that_has_enough_holds_the_queue_back(queue: EmbeddedQueue) -> None:
+    gate, reached, taken = threading.Event(), threading.Event(), []
+
+    def take(job_id: int, item_id: int) -> None:
+        if job_id:
+            taken.append(item_id)
+            reached.set()
+            gate.wait(20)
+
+    queue.start(take)
+    queue.send(1, [1, 2, 3])
+    assert reached.wait(20)
+    assert taken == [1]
+    gate.set()
+
+
+def test_two_queues_of_one_process_do_not_mix() -> None:
+    one, other = EmbeddedQueue("one"), EmbeddedQueue("other")
+    first, second = Taker(10), Taker(10)
+    one.start(first)
+    other.start(second)
+    try:
+        one.send(1, list(range(10)))
+        other.send(2, list(range(10)))
+        assert first.enough.wait(20)
+        assert second.enough.wait(20)
+        assert {job for job, _ in first.taken} == {1}
+        assert {job for job, _ in second.taken} == {2}
+    finally:
+        one.stop()
+        other.stop()
+
+
+def test_a_stopped_queue_leaves_no_thread_and_can_be_followed_by_another() -> None:
+    for _ in range(2):
+        queue, taker = EmbeddedQueue("again"), Taker(1)
+        queue.start(taker)
+        queue.send(1, [1])
+        assert taker.enough.wait(20)
+        queue.stop()
+    assert "celery-worker" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_the_app_has_one_task_no_result_backend_and_retries_nothing() -> None:
+    app = make_app(broker="memory://", queue_name="q", take=lambda job_id, item_id: None)
+    own = [name for name in app.tasks if not name.startswith("celery.")]
+    assert own == [TASK_NAME]
+    assert app.conf.result_backend is None
+    assert app.conf.task_always_eager is False
+    assert app.conf.worker_cancel_long_running_tasks_on_connection_loss is False
+    assert app.tasks[TASK_NAME].ignore_result

@@ -1,0 +1,221 @@
+"""A session on a real ledger with an endpoint made of Python: for what must be seen from inside one process."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Timing
+from batchrun.core.prices import Price
+from batchrun.core.retry import OnUnknown
+from batchrun.core.states import ItemState
+from batchrun.endpoint.classify import Profile, classify
+from batchrun.endpoint.key import Mask
+from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.jobs import Job
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.liveness import Worker, enter
+from batchrun.ledger.register import Line, write_items
+from batchrun.ledger.reports import count_items
+from batchrun.runner.partial import PartialOutput
+from batchrun.runner.policy import make_policy
+from batchrun.runner.session import End, Session, Waits
+
+QUICK = Waits(idle_claim_s=0.05, never_reached_s=0.3, probe_s=0.02, drain_s=5.0)
+Answer = Callable[[str, int], Awaitable[Reply | Break]]  # (custom id, nth request of that item)
+
+
+def reply(status: int = 200, body: Any = None, **headers: str) -> Reply:
+    """Return a reply; without a body a good chat answer."""
+    if body is None:
+        message = {"role": "assistant", "content": "yes"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5}
+        body = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+    names = {name.replace("_", "-"): value for name, value in headers.items()} | {"content-type": "application/json"}
+    return Reply(status, names, json.dumps(body).encode(), _timing())
+
+
+def broken(kind: BreakKind = BreakKind.LOST) -> Break:
+    return Break(kind, f"{kind.value} on purpose", _timing())
+
+
+def _timing() -> Timing:
+    now = time.time()
+    return Timing(now, now, now, 0.001)
+
+
+class Endpoint:
+    """Counts what arrives and answers by a function."""
+
+    address = "http://127.0.0.1:1/v1"
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.answer = answer
+        self.sent: list[str] = []
+        self.in_flight = self.max_in_flight = 0
+        self.is_up = True
+        self.probes = 0
+
+    async def exchange(self, *, path: str, body: bytes, attempt_id: str) -> Reply | Break:
+        custom_id = json.loads(body)["messages"][0]["content"]
+        self.sent.append(custom_id)
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        try:
+            if self.answer is None:
+                await asyncio.sleep(0)
+                return reply()
+            return await self.answer(custom_id, self.sent.count(custom_id))
+        finally:
+            self.in_flight -= 1
+
+    async def is_reachable(self) -> bool:
+        self.probes += 1
+        return self.is_up
+
+    async def close(self) -> None:
+        return None
+
+
+class Queue:
+    """Hands hints over at once, or loses or repeats them: a broker may do all of it."""
+
+    def __init__(self, copies: int = 1) -> None:
+        self._copies = copies
+
+    def start(self, take: Callable[[int, int], None]) -> None:
+        self._take = take
+
+    def send(self, job_id: int, item_ids: list[int]) -> None:
+        for _ in range(self._copies):
+            for item_id in item_ids:
+                self._take(job_id, item_id)
+
+    def stop(self) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Judge:
+    def __call__(self, exchange: Reply | Break, path: str, /) -> Evidence:
+        return classify(exchange, path=path, profile=Profile(), mask=Mask("EMPTY"))
+
+    def clean(self, body: bytes, /) -> bytes:
+        return body
+
+
+@dataclass
+class Bench:
+    """One job of `count` items on a ledger of its own."""
+
+    folder: Path
+    count: int = 20
+    concurrency: int = 4
+    retry_times: int = 2
+    on_unknown: OnUnknown = "hold"
+    price: Price | None = None
+    worst_pusd: int | None = None
+    max_cost_pusd: int | None = None
+    fail_on_error: float | None = None
+    endpoint: Endpoint = field(default_factory=Endpoint)
+    queue: Queue = field(default_factory=Queue)
+    waits: Waits = QUICK
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(f"sqlite:///{self.folder}/ledger.db", folder=self.folder)
+        self.worker: Worker = enter(self.ledger, name="bench", now=time.time())
+        now = time.time()
+        spec = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
+        with self.ledger.write() as connection:
+            registered = job_moves.register_job(
+                connection,
+                task_id="job",
+                spec=spec,
+                input_digest="i",
+                params_digest="p",
+                total=self.count,
+                phase="full",
+                on_unknown=self.on_unknown,
+                concurrency=self.concurrency,
+                retry_times=self.retry_times,
+                max_cost_pusd=self.max_cost_pusd,
+                holder=self.worker.id,
+                now=now,
+            )
+        assert registered is not None
+        self.job_id = registered.id
+        write_items(self.ledger, self.job_id, [self._line(number) for number in range(self.count)], trial=(), now=now)
+        with self.ledger.write() as connection:
+            job_moves.move_job(connection, self.job_id, "open", now=now)
+
+    def _line(self, number: int) -> Line:
+        body = json.dumps({"messages": [{"role": "user", "content": f"a{number}"}]}).encode()
+        return Line(
+            number, number + 1, f"a{number}", b"d" * 16, "m", None, "/v1/chat/completions", body, self.worst_pusd
+        )
+
+    @property
+    def job(self) -> Job:
+        with self.ledger.read() as connection:
+            return job_moves.read_job(connection, self.job_id)
+
+    @property
+    def counts(self) -> Counter[str]:
+        with self.ledger.read() as connection:
+            counted = count_items(connection, self.job_id)
+        return Counter({state.value: count for state, count in counted.items() if count})
+
+    def session(self) -> Session:
+        return Session(
+            ledger=self.ledger,
+            job=self.job,
+            worker=self.worker,
+            endpoint=self.endpoint,
+            judge=Judge(),
+            queue=self.queue,
+            policy=make_policy(
+                on_unknown=self.on_unknown, retry_times=self.retry_times, chance=lambda: 0.5, first_wait_s=0.02
+            ),
+            price=self.price,
+            fail_on_error=self.fail_on_error,
+            endpoint_down_limit_s=0.5,
+            partial=PartialOutput(self.ledger, self.job_id, self.folder / "out.jsonl"),
+            watch=lambda progress: None,
+            waits=self.waits,
+            log=lambda event, **fields: None,
+            say=self.said.append,
+            is_free=True,
+        )
+
+    def run(self, meanwhile: Callable[[Session], Awaitable[None]] | None = None, *, timeout_s: float = 20.0) -> End:
+        """Work on the job to an end; `meanwhile` runs beside it."""
+
+        async def work() -> End:
+            session = self.session()
+            session.start()
+            beside = asyncio.create_task(meanwhile(session)) if meanwhile is not None else None  # type: ignore[arg-type]
+            try:
+                return session.end_after(await asyncio.wait_for(session.work(trial_only=False), timeout_s))
+            finally:
+                if beside is not None:
+                    await beside
+                await session.finish()
+
+        return asyncio.run(work())
+
+
+async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait on the event loop until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+def pending(bench: Bench) -> int:
+    return bench.counts[ItemState.PENDING.value]

@@ -1,0 +1,248 @@
+"""One process at work: hints that lie, endpoints that fail, and every way a session can end."""
+
+import asyncio
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from batchrun.core.outcome import Break, BreakKind, Reply
+from batchrun.core.prices import PUSD, Price
+from batchrun.core.retry import OnUnknown
+from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.reports import report_attempts
+from batchrun.runner.session import EndKind, Session
+from tests.runner.bench import Bench, Endpoint, Queue, broken, reply, until
+
+
+def test_every_item_is_sent_once_and_never_more_than_the_concurrency(tmp_path: Path) -> None:
+    async def slow(custom_id: str, nth: int) -> Reply | Break:
+        await asyncio.sleep(0.01)
+        return reply()
+
+    bench = Bench(tmp_path, count=60, concurrency=7, endpoint=Endpoint(slow))
+    assert bench.run().kind is EndKind.DONE
+    assert bench.counts == {"completed": 60}
+    assert sorted(bench.endpoint.sent) == sorted(f"a{number}" for number in range(60))
+    assert bench.endpoint.max_in_flight == 7
+
+
+@pytest.mark.parametrize("copies", [0, 3])
+def test_a_queue_that_loses_or_repeats_every_hint_changes_nothing(tmp_path: Path, copies: int) -> None:
+    bench = Bench(tmp_path, count=50, queue=Queue(copies))
+    assert bench.run().kind is EndKind.DONE
+    assert len(bench.endpoint.sent) == len(set(bench.endpoint.sent)) == 50
+
+
+@pytest.mark.parametrize(("on_unknown", "sends", "state"), [("hold", 1, "in_doubt"), ("retry", 3, "failed")])
+def test_an_unknown_outcome_is_held_or_tried_again_as_the_user_said(
+    tmp_path: Path, on_unknown: OnUnknown, sends: int, state: str
+) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        return broken() if custom_id == "a3" else reply()
+
+    bench = Bench(tmp_path, count=10, on_unknown=on_unknown, retry_times=2, endpoint=Endpoint(answer))
+    assert bench.run().kind is EndKind.DONE
+    assert bench.endpoint.sent.count("a3") == sends
+    assert bench.counts == {"completed": 9, state: 1}
+    if on_unknown == "hold":
+        assert len(bench.said) == 1
+        assert "batchrun resume job --on-unknown retry" in bench.said[0]
+
+
+def test_a_refusal_is_tried_again_retry_times_and_no_more(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        return reply(500, {"error": {"message": "engine"}}) if custom_id == "a3" else reply()
+
+    bench = Bench(tmp_path, count=10, retry_times=3, endpoint=Endpoint(answer))
+    assert bench.run().kind is EndKind.DONE
+    assert bench.endpoint.sent.count("a3") == 4
+    assert bench.counts == {"completed": 9, "failed": 1}
+
+
+def test_a_wrong_key_stops_after_a_handful_and_every_item_stays_pending(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        return reply(401, {"error": {"message": "Incorrect API key"}})
+
+    bench = Bench(tmp_path, count=500, concurrency=4, endpoint=Endpoint(answer))
+    end = bench.run()
+    assert end.kind is EndKind.TRIPPED
+    assert end.trip is not None
+    assert (end.trip.reason, end.trip.exit_code) == ("auth", 4)
+    assert len(bench.endpoint.sent) <= 4 + 4
+    assert bench.counts == {"pending": 500}
+
+
+def test_one_item_with_an_unknown_model_of_its_own_fails_alone(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        body = {"error": {"message": "The model `x` does not exist", "code": "model_not_found"}}
+        return reply(404, body) if custom_id == "a3" else reply()
+
+    bench = Bench(tmp_path, count=30, endpoint=Endpoint(answer))
+    assert bench.run().kind is EndKind.DONE
+    assert bench.counts == {"completed": 29, "failed": 1}
+    assert bench.endpoint.sent.count("a3") == 2
+
+
+def test_throttling_holds_the_whole_job_back_and_costs_no_item(tmp_path: Path) -> None:
+    refused_at: list[float] = []
+    arrivals: list[float] = []
+
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        arrivals.append(time.monotonic())
+        if len(refused_at) < 4:
+            refused_at.append(time.monotonic())
+            return reply(429, {"error": {"message": "slow down"}}, retry_after="0.6")
+        return reply()
+
+    bench = Bench(tmp_path, count=40, concurrency=4, retry_times=0, endpoint=Endpoint(answer))
+    assert bench.run().kind is EndKind.DONE
+    assert bench.counts == {"completed": 40}
+    later = [at for at in arrivals if at > refused_at[-1]]
+    assert min(later) >= refused_at[-1] + 0.6
+    with bench.ledger.read() as connection:
+        report = report_attempts(connection, bench.job_id)
+    assert report.sent == 44
+
+
+def test_an_endpoint_never_reached_stops_the_job_soon_with_its_reason(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        return broken(BreakKind.CONNECT)
+
+    endpoint = Endpoint(answer)
+    endpoint.is_up = False
+    bench = Bench(tmp_path, count=100, endpoint=endpoint)
+    end = bench.run()
+    assert end.trip is not None
+    assert (end.trip.reason, end.trip.exit_code) == ("unreachable", 5)
+    assert "connect on purpose" in end.trip.message
+    assert bench.counts == {"pending": 100}
+    assert len(endpoint.sent) <= 2 * bench.concurrency
+
+
+def test_an_endpoint_that_goes_away_pauses_the_job_and_its_return_goes_on(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        if len(endpoint.sent) == 10:
+            endpoint.is_up = False
+        return reply() if endpoint.is_up else broken(BreakKind.CONNECT)
+
+    async def bring_back(session: Session) -> None:
+        await until(lambda: endpoint.probes > 3)
+        assert (bench.job.state, bench.job.reason) == ("paused", "endpoint_down")
+        endpoint.is_up = True
+
+    endpoint = Endpoint(answer)
+    bench = Bench(tmp_path, count=40, endpoint=endpoint)
+    assert bench.run(bring_back).kind is EndKind.DONE
+    assert bench.counts == {"completed": 40}
+    assert bench.job.state == "in_progress"
+
+
+def test_an_endpoint_that_stays_away_stops_the_job_past_its_limit(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        if len(endpoint.sent) >= 10:
+            endpoint.is_up = False
+        return reply() if endpoint.is_up else broken(BreakKind.CONNECT)
+
+    endpoint = Endpoint(answer)
+    bench = Bench(tmp_path, count=40, endpoint=endpoint)
+    end = bench.run()
+    assert end.trip is not None
+    assert (end.trip.reason, end.trip.exit_code) == ("endpoint_down", 5)
+    assert bench.counts["failed"] == 0
+
+
+def test_a_pause_from_elsewhere_ends_the_session_and_keeps_the_rest_pending(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        await asyncio.sleep(0.02)
+        return reply()
+
+    async def pause(session: Session) -> None:
+        await until(lambda: len(endpoint.sent) > 8)
+        with bench.ledger.write() as connection:
+            job_moves.move_job(connection, bench.job_id, "pause", now=time.time(), reason="paused_by_user")
+
+    endpoint = Endpoint(answer)
+    bench = Bench(tmp_path, count=400, endpoint=endpoint)
+    assert bench.run(pause).kind is EndKind.PAUSED
+    assert bench.counts["running"] == bench.counts["in_doubt"] == 0
+    assert bench.counts["pending"] > 100
+
+
+def test_a_cancel_from_elsewhere_finishes_what_is_in_flight_and_sends_nothing_more(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        await asyncio.sleep(0.02)
+        return reply() if nth % 2 else broken()
+
+    async def cancel(session: Session) -> None:
+        await until(lambda: len(endpoint.sent) > 8)
+        with bench.ledger.write() as connection:
+            job_moves.cancel_job(connection, bench.job_id, now=time.time())
+
+    endpoint = Endpoint(answer)
+    bench = Bench(tmp_path, count=400, endpoint=endpoint)
+    assert bench.run(cancel).kind in (EndKind.CANCELLED, EndKind.DONE)
+    assert bench.counts["running"] == bench.counts["pending"] == 0
+    assert bench.counts["cancelled"] > 100
+    assert sum(bench.counts.values()) == 400
+
+
+def test_a_process_that_is_no_longer_the_holder_claims_nothing_more(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        await asyncio.sleep(0.02)
+        return reply()
+
+    async def usurp(session: Session) -> None:
+        await until(lambda: len(endpoint.sent) > 8)
+        with bench.ledger.write() as connection:
+            job_moves.drop(connection, bench.job_id, worker_id=bench.worker.id, active_s=0)
+            other = bench.worker.id + 1
+            connection.exec_driver_sql(
+                "INSERT INTO workers (id, incarnation, name, host, pid, folder, version, started_at)"
+                f" VALUES ({other}, 'x', 'other', 'h', 1, '/', '0', 0)"
+            )
+            assert job_moves.take(connection, bench.job_id, worker_id=other, instead_of=None, now=time.time())
+
+    endpoint = Endpoint(answer)
+    bench = Bench(tmp_path, count=400, endpoint=endpoint)
+    assert bench.run(usurp).kind is EndKind.LOST
+    sent = len(endpoint.sent)
+    assert sent < 200
+    assert bench.counts["completed"] == sent  # what was in flight has been settled
+
+
+def test_the_first_signal_drains_and_the_second_makes_doubts_of_what_is_in_flight(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        if len(endpoint.sent) <= 8:
+            return reply()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def twice(session: Session) -> None:
+        await until(lambda: endpoint.in_flight == 4)
+        session.signal(2)
+        await asyncio.sleep(0)
+        session.signal(2)
+
+    endpoint = Endpoint(answer)
+    bench = Bench(tmp_path, count=100, concurrency=4, endpoint=endpoint)
+    end = bench.run(twice)
+    assert (end.kind, end.signal) == (EndKind.ABORTED, 2)
+    assert bench.counts == {"completed": 8, "in_doubt": 4, "pending": 88}
+
+
+def test_a_cost_limit_is_never_passed_and_stops_the_job(tmp_path: Path) -> None:
+    price = Price(input_per_1m_usd=Decimal(1), output_per_1m_usd=Decimal(1))
+    # An answer costs 15 tokens = 15e6 pUSD; the worst case is 40e6, so room for five is used by more than five.
+    bench = Bench(
+        tmp_path, count=100, concurrency=4, price=price, worst_pusd=40_000_000, max_cost_pusd=200_000_000
+    )
+    end = bench.run()
+    assert end.trip is not None
+    assert (end.trip.reason, end.trip.exit_code) == ("budget", 5)
+    job = bench.job
+    assert job.spent_pusd == 15_000_000 * bench.counts["completed"]
+    assert job.reserved_pusd == 0
+    assert job.spent_pusd <= 200_000_000 < job.spent_pusd + 40_000_000
+    assert 200_000_000 < PUSD

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
-from batchrun.core.retry import RetryPolicy
 from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
@@ -18,9 +17,10 @@ from batchrun.errors import EndpointFault, UsageFault
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.queue.embedded import EmbeddedQueue
-from batchrun.runner.drive import Gear
+from batchrun.runner.ends import Waits
+from batchrun.runner.gear import Gear
+from batchrun.runner.means import Rules
 from batchrun.runner.policy import make_policy
-from batchrun.runner.session import Waits
 from batchrun.settings import Settings
 
 
@@ -69,10 +69,8 @@ class House:
             )
         return Gear(
             endpoint_of=self._endpoint,
-            judge_of=self._judge,
-            price_of=_price,
+            rules_of=self._rules,
             is_free=lambda job: _price(job) is None and is_local(self._access(job)[0]),
-            policy_of=self._policy,
             queue_of=EmbeddedQueue,
             waits_of=self._waits,
             dead_after_s=self.settings.dead_after_s,
@@ -87,13 +85,10 @@ class House:
         base_url, key = self._access(job)
         return Endpoint(base_url, key, concurrency=job.concurrency, timeout_s=job.spec["timeout_s"])
 
-    def _judge(self, job: Job) -> "Judge":
+    def _rules(self, job: Job) -> Rules:
         _, key = self._access(job)
         statuses = (frozenset(job.spec["unknown_statuses"]), frozenset(job.spec["refused_statuses"]))
-        return Judge(Profile(*statuses), Mask(key))
-
-    def _policy(self, job: Job) -> RetryPolicy:
-        return make_policy(
+        policy = make_policy(
             on_unknown=job.on_unknown,
             retry_times=job.retry_times,
             chance=random.random,
@@ -101,6 +96,7 @@ class House:
             longest_wait_s=self.settings.longest_wait_s,
             throttle_budget_s=self.settings.throttle_budget_s,
         )
+        return Rules(Judge(Profile(*statuses), Mask(key)), _price(job), policy)
 
     def _waits(self, job: Job) -> Waits:
         own = self.settings.drain_timeout_s
@@ -110,6 +106,7 @@ class House:
             probe_s=self.settings.probe_s,
             drain_s=job.spec["timeout_s"] if own is None else own,
             heartbeat_s=self.settings.heartbeat_s,
+            dead_after_s=self.settings.dead_after_s,
         )
 
 

@@ -78,6 +78,7 @@ def panel(progress: "Progress", *, columns: int) -> Any:
     name = f"{progress.task_id} {progress.phase}"
     told = f"{done:,}/{total:,}  {percent} %"
     bar = max(4, min(24, columns - len(name) - len(told) - 4))
+    name = name[: max(1, columns - len(told) - bar - 4)]
     head = Table.grid(padding=(0, 2, 0, 0))
     head.add_row(
         Text(name, style="bold", no_wrap=True, overflow="ellipsis"),

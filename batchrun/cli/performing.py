@@ -13,7 +13,7 @@ from batchrun.cli.standing import arrival_text, standing_json
 if TYPE_CHECKING:
     from batchrun.ledger.jobs import Job
     from batchrun.ledger.liveness import Worker
-    from batchrun.runner.drive import Arrival, Scope, Voice
+    from batchrun.runner.gear import Arrival, Scope, Voice
     from batchrun.runner.trial import TrialReport
     from batchrun.wiring import House
 
@@ -22,7 +22,7 @@ SAMPLE_COLUMNS = 72  # where no terminal says how wide it is
 
 def make_voice(context: Context, live: Live) -> "Voice":
     """Return what a drive speaks with on this command line."""
-    from batchrun.runner.drive import Voice
+    from batchrun.runner.gear import Voice
 
     def tell(text: str) -> None:
         live.pause()
@@ -53,7 +53,8 @@ def perform(
     prepare: "Callable[[Job], None] | None" = None,
 ) -> "Arrival":
     """Drive a job with the display on."""
-    from batchrun.runner.drive import Scope, drive
+    from batchrun.runner.drive import drive
+    from batchrun.runner.gear import Scope
 
     with Live(context) as live:
         return drive(

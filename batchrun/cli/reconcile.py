@@ -28,7 +28,8 @@ def command(
     context: Context, job: str, retry: bool, fail: bool, items: tuple[str, ...], no_run: bool, dry_run: bool
 ) -> int:
     """Settle items in doubt: their requests left, or may have, and no answer is known. Without a flag: list them."""
-    from batchrun.runner.drive import finalize, sweep_all, working
+    from batchrun.runner.finalize import finalize
+    from batchrun.runner.hold import sweep_all, working
     from batchrun.runner.reconcile import fail_doubts, list_doubts
     from batchrun.runner.resume import change_of_mind
     from batchrun.runner.retry import greatest_cost, send_again

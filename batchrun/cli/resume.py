@@ -9,7 +9,7 @@ from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
 from batchrun.cli.say import say
 from batchrun.cli.standing import counts_text
-from batchrun.cli.submit import Money
+from batchrun.cli.submit import Money, take_changes
 
 
 @make_command("batchrun resume batch-001")
@@ -18,6 +18,8 @@ from batchrun.cli.submit import Money
 @click.option("--cancelled", is_flag=True, help="Cancelled items too.")
 @click.option("--max-cost", type=Money(), help="A new limit on the job's cost.")
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
+@click.option("--accept-changes", is_flag=True, help="Go on with the input file as it is now.")
+@click.option("--keep-input", is_flag=True, help="Go on with the input as it was registered, whatever the file holds.")
 @click.option("--no-wait", is_flag=True, help="If another process performs the job, exit 9 instead of following it.")
 def command(
     context: Context,
@@ -26,6 +28,8 @@ def command(
     cancelled: bool,
     max_cost: Decimal | None,
     concurrency: int | None,
+    accept_changes: bool,
+    keep_input: bool,
     no_wait: bool,
 ) -> int:
     """Go on after any interruption, pause or gate stop.
@@ -33,13 +37,24 @@ def command(
     Answers are kept. Items in doubt stay so under `hold`; under `retry` they are sent again.
     """
     from batchrun.core.prices import to_pusd
-    from batchrun.runner.drive import working
+    from batchrun.runner.hold import working
     from batchrun.runner.resume import change_of_mind
     from batchrun.runner.standing import read_standing
+    from batchrun.runner.submit import check_again, has_other_input, is_unfinished
 
     with context.house() as house:
         before = read_standing(house.ledger, job)
         say(context, f"resume {job}: {counts_text(before)}")
+        if not keep_input and not is_unfinished(before.job) and has_other_input(before.job):
+            take_changes(
+                context,
+                house,
+                check_again(before.job),
+                before.job,
+                spec=dict(before.job.spec),
+                is_accepted=accept_changes,
+                otherwise="--keep-input to go on with the input as it was registered",
+            )
         gear = house.gear()
         step = change_of_mind(
             house.ledger,

@@ -30,7 +30,7 @@ def command(
     dry_run: bool,
 ) -> int:
     """Send failed items again, to the end. Permanent failures and items in doubt are left alone, and it says so."""
-    from batchrun.runner.drive import working
+    from batchrun.runner.hold import working
     from batchrun.runner.resume import change_of_mind
     from batchrun.runner.retry import plan_retry, send_again
 

@@ -34,12 +34,16 @@ def columns_of(stream: Any) -> int | None:
     return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
 
 
-def fold(line: str, columns: int | None) -> str:
-    """Fold a line that a terminal would break anywhere: between words, each further line under the text of the first.
+def fold(text: str, columns: int | None) -> str:
+    """Fold lines that a terminal would break anywhere: between words, each further line under the text of the first.
 
     The text begins after the label ("  sample    ...", at least two spaces), else two columns in.
     """
-    if columns is None or len(line) <= columns:
+    return text if columns is None else "\n".join(_fold_line(line, columns) for line in text.split("\n"))
+
+
+def _fold_line(line: str, columns: int) -> str:
+    if len(line) <= columns:
         return line
     import textwrap
 

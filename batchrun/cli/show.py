@@ -24,11 +24,12 @@ def command(context: Context, job: str, item: str, with_request: bool, with_resp
         emit("item", _json(shown, with_request=with_request, with_response=with_response))
         return 0
     put(f"{shown['custom_id']}  {shown['state'].replace('_', ' ')}  (input line {shown['line_no']}, {shown['model']})")
-    if shown["message"]:
+    attempts = shown["attempts"]
+    if shown["message"] and not (attempts and attempts[-1]["message"] == shown["message"]):
         put(f"  {shown['cause']}: {shown['message']}")
     if shown["note"]:
         put(f"  note: {shown['note']}")
-    for number, attempt in enumerate(shown["attempts"], start=1):
+    for number, attempt in enumerate(attempts, start=1):
         for line in _attempt_lines(number, attempt):
             put(line)
         if with_response and attempt["raw"]:

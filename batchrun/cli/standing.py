@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from batchrun.core.states import ItemState
-    from batchrun.runner.drive import Arrival
+    from batchrun.runner.gear import Arrival
     from batchrun.runner.standing import Standing
 
 

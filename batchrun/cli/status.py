@@ -19,7 +19,7 @@ WATCH_EVERY_S = 1.0
 @click.option("--exit-status", is_flag=True, help="Exit with the job's own code; 8 while it is not finished.")
 def command(context: Context, job: str | None, watch: bool, exit_status: bool) -> int:
     """Show where a job stands: counts, attempts, cost, and what to type next. Without a name: the latest job."""
-    from batchrun.runner.drive import progress_of
+    from batchrun.runner.progress import progress_of
     from batchrun.runner.standing import latest_job, read_standing
 
     with context.house() as house:

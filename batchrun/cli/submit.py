@@ -14,7 +14,7 @@ from batchrun.errors import BadInput, Fault
 
 if TYPE_CHECKING:
     from batchrun.ledger.jobs import Job
-    from batchrun.runner.drive import Scope
+    from batchrun.runner.gear import Scope
     from batchrun.runner.submit import Checked, Overrides
     from batchrun.wiring import House
 
@@ -52,7 +52,7 @@ def command(context: Context, spec: Path, **flags: Any) -> int:
 
     The trial's results are kept: each item is sent once. Submitting the same job again goes on where it stands.
     """
-    from batchrun.runner.drive import Scope
+    from batchrun.runner.gear import Scope
 
     return submit(context, spec, scope=Scope.WHOLE, **flags)
 
@@ -74,7 +74,7 @@ def submit(
     trial_changes: dict[str, Any] | None = None,
 ) -> int:
     """Check, register or find, and drive as far as `scope`."""
-    from batchrun.runner.drive import working
+    from batchrun.runner.hold import working
     from batchrun.runner.submit import Overrides, check, effective_spec
     from batchrun.wiring import resolve_api_key, resolve_base_url
 
@@ -158,10 +158,31 @@ def _registered(
     if verbs.is_same(job, checked):
         say(context, f"{job.task_id} stands in the ledger already ({job.state.value}); going on with it")
         return job
-    changes = verbs.explain_changes(ledger, checked, job)
-    if not accept_changes:
-        raise verbs.refuse_changes(ledger, changes, job)
-    job, changes = verbs.accept_changes(ledger, checked, job, spec=plan)
+    return take_changes(
+        context, house, checked, job, spec=plan, is_accepted=accept_changes, otherwise="use another task_id"
+    )
+
+
+def take_changes(
+    context: Context,
+    house: "House",
+    checked: "Checked",
+    job: "Job",
+    *,
+    spec: dict[str, Any],
+    is_accepted: bool,
+    otherwise: str,
+) -> "Job":
+    """Explain what is different in a changed input or in changed parameters, and take it over where that is accepted.
+
+    Lines that were only written differently, or stand in another order, need no consent.
+    """
+    from batchrun.runner import submit as verbs
+
+    changes = verbs.explain_changes(house.ledger, checked, job)
+    if not (is_accepted or changes.is_none):
+        raise verbs.refuse_changes(house.ledger, changes, job, otherwise=otherwise)
+    job, changes = verbs.accept_changes(house.ledger, checked, job, spec=spec)
     say(
         context,
         f"{job.task_id}: {changes.unchanged:,} items unchanged and kept, {changes.changed:,} changed, "

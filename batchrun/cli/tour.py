@@ -156,7 +156,8 @@ class Tour:
                 heard = time.monotonic()
                 self.progress(log)
             if child.poll() is not None:
-                raise TourFault(f"submit ended before it could be killed (exit {child.returncode})")
+                why = [line for line in said.read_text().split("\n") if line.startswith("error: ")]
+                raise TourFault(f"submit ended before it could be killed (exit {child.returncode}). {''.join(why)}")
             if time.monotonic() - heard > STALL_S:
                 raise TourFault(f"submit sent nothing for {STALL_S:.0f} s")
             time.sleep(POLL_S)

@@ -23,7 +23,7 @@ def command(context: Context, spec: Path, size: int | None, sample: str | None, 
 
     The results are kept: a later submit does not send these items again.
     """
-    from batchrun.runner.drive import Scope
+    from batchrun.runner.gear import Scope
 
     changes = {name: value for name, value in (("sample", sample), ("seed", seed)) if value is not None}
     return submit(context, spec, scope=Scope.TRIAL, trial_size=size, trial_changes=changes, **flags)

@@ -5,7 +5,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -100,7 +100,7 @@ def parse_url(text: str) -> URL:
     return url
 
 
-def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
+def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S, mounts: Path = MOUNTS) -> Engine:
     """Open the database. A connection asks for a writing transaction by `execution_options(is_write=True)`.
 
     Args:
@@ -109,16 +109,18 @@ def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
     Raises:
         LedgerFault: the folder is on a network file system, or the driver is missing.
     """
-    return _open_sqlite(url, busy_timeout_s) if url.get_backend_name() == "sqlite" else _open_postgres(url)
-
-
-def _open_sqlite(url: URL, busy_timeout_s: float) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return _open_postgres(url)
     path = Path(str(url.database)).absolute()
-    if kind := network_file_system(path.parent):
+    if kind := network_file_system(path.parent, mounts=mounts):
         raise LedgerFault(
             f"{str(path)!r} lies on a network file system ({kind}): SQLite cannot keep its locks there",
             hint="put the ledger on a local disk with --db, or use Postgres",
         )
+    return _open_sqlite(path, busy_timeout_s)
+
+
+def _open_sqlite(path: Path, busy_timeout_s: float) -> Engine:
     module = sqlite_module()
     mode = journal_mode(module)
     engine = create_engine(
@@ -129,18 +131,11 @@ def _open_sqlite(url: URL, busy_timeout_s: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # the driver begins nothing by itself: its deferred BEGIN loses updates
-        cursor = connection.cursor()
-        (found,) = cursor.execute(f"PRAGMA journal_mode={mode}").fetchone()
-        if found == "wal" and mode != "WAL":
-            raise LedgerFault(
-                f"{str(path)!r} has a write-ahead log, which SQLite {module.sqlite_version} can corrupt",
-                hint="pip install pysqlite3, or end the other processes that use this ledger",
-            )
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.execute("PRAGMA temp_store=MEMORY")
-        cursor.close()
+        try:
+            _set_pragmas(connection, mode)
+        except BaseException:
+            connection.close()
+            raise
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
@@ -148,6 +143,20 @@ def _open_sqlite(url: URL, busy_timeout_s: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
 
     return engine
+
+
+def _set_pragmas(connection: Any, mode: str) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself: its deferred BEGIN loses updates
+    with closing(connection.cursor()) as cursor:
+        (found,) = cursor.execute(f"PRAGMA journal_mode={mode}").fetchone()
+        if found == "wal" and mode != "WAL":
+            raise LedgerFault(
+                "the ledger has a write-ahead log, which the SQLite of this Python can corrupt",
+                hint="pip install pysqlite3, or end the other processes that use this ledger",
+            )
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA temp_store=MEMORY")
 
 
 def _open_postgres(url: URL) -> Engine:

@@ -14,11 +14,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from batchrun import __version__
 from batchrun.errors import LedgerFault
-from batchrun.ledger.engines import network_file_system
+from batchrun.ledger.engines import MOUNTS, network_file_system
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import heartbeats, workers
 from batchrun.ledger.spool import Spool
@@ -126,13 +126,13 @@ def _take_lock(folder: Path, incarnation: str, undo: ExitStack) -> int:
     return fd
 
 
-def holds_lock(folder: Path, incarnation: str) -> bool | None:
+def holds_lock(folder: Path, incarnation: str, *, mounts: Path = MOUNTS) -> bool | None:
     """Say whether a worker's lock is held; None where that cannot be seen from here (another host).
 
     The file is never created by looking, and must hold the very incarnation: containers share names, not files. A
     network file system may keep locks for each host alone, so there a lock that looks free proves nothing.
     """
-    if network_file_system(folder):
+    if network_file_system(folder, mounts=mounts):
         return None
     try:
         fd = os.open(lock_path(folder, incarnation), os.O_RDWR | os.O_CLOEXEC)
@@ -183,12 +183,16 @@ class Observer:
 
 
 def beat(
-    ledger: Ledger, worker_id: int, *, in_flight: int, items_per_s: float | None, tokens_per_s: float | None
+    connection: Connection,
+    worker_id: int,
+    *,
+    in_flight: int,
+    items_per_s: float | None,
+    tokens_per_s: float | None,
 ) -> None:
     """Move this worker's counter on."""
-    with ledger.write() as connection:
-        connection.execute(
-            update(heartbeats)
-            .where(heartbeats.c.worker_id == worker_id)
-            .values(beat=heartbeats.c.beat + 1, in_flight=in_flight, items_per_s=items_per_s, tokens_per_s=tokens_per_s)
-        )
+    connection.execute(
+        update(heartbeats)
+        .where(heartbeats.c.worker_id == worker_id)
+        .values(beat=heartbeats.c.beat + 1, in_flight=in_flight, items_per_s=items_per_s, tokens_per_s=tokens_per_s)
+    )

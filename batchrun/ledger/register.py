@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
 
 from batchrun.core.states import ItemState, JobState
 from batchrun.errors import IllegalMove
+from batchrun.ledger.bulk import insert_many
 from batchrun.ledger.events import record_event
 from batchrun.ledger.guards import lock_jobs
 from batchrun.ledger.ledger import Ledger, storable
@@ -116,41 +117,60 @@ def _insert(
         _item(job_id, item_id, line, revision, is_trial=line.position in trial, now=now)
         for item_id, (line, revision) in enumerate(lines, first)
     ]
-    connection.execute(insert(items), rows)
+    insert_many(connection, items, _ITEM_COLUMNS, rows)
     bodies = [
-        {"item_id": item_id, "path": line.path, "body": line.body}
-        for item_id, (line, _) in enumerate(lines, first)
-        if line.body is not None
+        (item_id, line.path, line.body) for item_id, (line, _) in enumerate(lines, first) if line.body is not None
     ]
-    if bodies:
-        connection.execute(insert(requests), bodies)
+    insert_many(connection, requests, ("item_id", "path", "body"), bodies)
 
 
-def _item(job_id: int, item_id: int, line: Line, revision: int, *, is_trial: bool, now: float) -> dict[str, Any]:
-    is_rejected = line.body is None
-    return {
-        "id": item_id,
-        "job_id": job_id,
-        "position": line.position,
-        "line_no": line.line_no,
-        "custom_id": line.custom_id,
-        "revision": revision,
-        "is_current": True,
-        "is_trial": is_trial,
-        "request_digest": line.request_digest,
-        "model": storable(line.model),
-        "note": storable(line.note),
-        "state": ItemState.REJECTED.value if is_rejected else ItemState.PENDING.value,
-        "fence": 0,
-        "tries": 0,
-        "throttled_s": 0.0,
-        "consents": 0,
-        "not_before_at": now,
-        "wait_s": 0.0,
-        "worst_pusd": line.worst_pusd,
-        "cause": "rejected" if is_rejected else None,
-        "message": storable(line.note) if is_rejected else None,
-    }
+PENDING, REJECTED = ItemState.PENDING.value, ItemState.REJECTED.value
+_ITEM_COLUMNS = (
+    "id",
+    "job_id",
+    "position",
+    "line_no",
+    "custom_id",
+    "revision",
+    "is_current",
+    "is_trial",
+    "request_digest",
+    "model",
+    "note",
+    "state",
+    "fence",
+    "tries",
+    "throttled_s",
+    "consents",
+    "not_before_at",
+    "wait_s",
+    "worst_pusd",
+    "cause",
+    "message",
+)
+
+
+def _item(job_id: int, item_id: int, line: Line, revision: int, *, is_trial: bool, now: float) -> tuple[Any, ...]:
+    """Return one row of `_ITEM_COLUMNS`."""
+    note = storable(line.note)
+    state, cause, message = (PENDING, None, None) if line.body is not None else (REJECTED, "rejected", note)
+    head = (item_id, job_id, line.position, line.line_no, line.custom_id, revision, True, is_trial)
+    return (
+        *head,
+        line.request_digest,
+        storable(line.model),
+        note,
+        state,
+        0,
+        0,
+        0.0,
+        0,
+        now,
+        0.0,
+        line.worst_pusd,
+        cause,
+        message,
+    )
 
 
 def stage(ledger: Ledger, job_id: int, lines: Iterable[Line]) -> None:
@@ -158,12 +178,12 @@ def stage(ledger: Ledger, job_id: int, lines: Iterable[Line]) -> None:
     unstage(ledger, job_id)
     for chunk in _chunks(lines):
         with ledger.write() as connection:
-            connection.execute(insert(incoming), [_staged(job_id, line) for line in chunk])
+            insert_many(connection, incoming, ("job_id", *_LINE), [_staged(job_id, line) for line in chunk])
 
 
-def _staged(job_id: int, line: Line) -> dict[str, Any]:
-    values = {name: getattr(line, name) for name in _LINE}
-    return {**values, "job_id": job_id, "model": storable(line.model), "note": storable(line.note)}
+def _staged(job_id: int, line: Line) -> tuple[Any, ...]:
+    texts = {"model": storable(line.model), "note": storable(line.note)}
+    return (job_id, *(texts.get(name, getattr(line, name)) for name in _LINE))
 
 
 def unstage(ledger: Ledger, job_id: int) -> None:

@@ -1,7 +1,7 @@
 """What the ledger says of a job: counts, attempts, money, times, causes, one item's history. Reading only."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,63 +193,6 @@ def _attempts_of(connection: Connection, item_id: int) -> list[dict[str, Any]]:
         .order_by(attempts.c.key)
     )
     return [dict(row._mapping) for row in rows]
-
-
-def results(
-    connection: Connection, job_id: int, *, after: int = -1, item_ids: list[int] | None = None, limit: int = 1_000
-) -> list[Mapping[str, Any]]:
-    """Return up to `limit` items in input order from position `after` on, each with the attempt that tells its story.
-
-    That is the attempt that answered, or else the last one made.
-    """
-    last = (
-        select(func.max(attempts.c.key))
-        .where(attempts.c.key > items.c.id * (1 << FENCE_BITS), attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS))
-        .scalar_subquery()
-    )
-    made = (
-        select(func.count())
-        .select_from(attempts)
-        .where(
-            attempts.c.key > items.c.id * (1 << FENCE_BITS),
-            attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS),
-            attempts.c.state != AttemptState.NOT_SENT,
-        )
-        .scalar_subquery()
-    )
-    telling = attempts.alias("telling")
-    query = (
-        select(
-            items.c.id,
-            items.c.position,
-            items.c.custom_id,
-            items.c.state,
-            items.c.model,
-            items.c.note,
-            items.c.cause.label("item_cause"),
-            items.c.message.label("item_message"),
-            made.label("attempts_count"),
-            *(column for column in telling.c if column.name not in ("state", "job_id")),
-            telling.c.state.label("attempt_state"),
-            answers.c.raw,
-        )
-        .select_from(items)
-        .outerjoin(telling, telling.c.key == func.coalesce(items.c.answer_key, last))
-        .outerjoin(answers, answers.c.key == telling.c.key)
-        .where(items.c.job_id == job_id, items.c.is_current)
-        .order_by(items.c.position)
-        .limit(limit)
-    )
-    query = query.where(items.c.id.in_(item_ids)) if item_ids is not None else query.where(items.c.position > after)
-    return [dict(row._mapping) for row in connection.execute(query)]
-
-
-def stream_results(connection: Connection, job_id: int, *, chunk: int = 1_000) -> Iterator[Mapping[str, Any]]:
-    """Yield every item of the job in input order, reading `chunk` at a time."""
-    after = -1
-    while rows := results(connection, job_id, after=after, limit=chunk):
-        yield from rows
-        after = rows[-1]["position"]
 
 
 def claimable_ids(

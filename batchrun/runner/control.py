@@ -8,7 +8,9 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer
 from batchrun.ledger.reports import count_items
-from batchrun.runner.drive import Gear, finalize, sweep_all, try_to_hold, working
+from batchrun.runner.finalize import finalize
+from batchrun.runner.gear import Gear
+from batchrun.runner.hold import sweep_all, try_to_hold, working
 
 
 @dataclass(frozen=True, slots=True)

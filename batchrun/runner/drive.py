@@ -1,130 +1,33 @@
-"""Taking a job to its end in this process: hold it, sweep, trial, gate, full run, outputs. Or follow whoever holds it."""
+"""Taking a job to its end in this process: hold it, sweep, trial, gate, full run, outputs. Or follow its holder."""
 
 import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable
 
 from batchrun.core.breaker import Trip
-from batchrun.core.prices import Price
-from batchrun.core.retry import RetryPolicy
 from batchrun.core.states import ItemState, JobState
-from batchrun.errors import JobBusy, LedgerFault
+from batchrun.errors import JobBusy
 from batchrun.ledger import jobs as job_moves
-from batchrun.ledger.consents import cancel_pending
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.liveness import Observer, Worker, enter
+from batchrun.ledger.liveness import Observer, Worker
 from batchrun.ledger.reports import count_items
+from batchrun.runner.ends import End, EndKind
 from batchrun.runner.export import Outputs, output_paths, write_outputs
+from batchrun.runner.finalize import finalize
+from batchrun.runner.gear import Arrival, Gear, Scope, Voice
+from batchrun.runner.hold import sweep_all, try_to_hold
 from batchrun.runner.partial import PartialOutput
-from batchrun.runner.perform import Judge, Log
-from batchrun.runner.progress import Progress, Watcher, done
-from batchrun.runner.session import End, EndKind, Endpoint, Queue, Session, Waits
-from batchrun.runner.standing import Standing, read_standing
-from batchrun.runner.sweep import Rules, Swept, follow_policy, sweep
+from batchrun.runner.progress import progress_of
+from batchrun.runner.session import Session
+from batchrun.runner.standing import read_standing
+from batchrun.runner.sweep import follow_policy
 from batchrun.runner.trial import TrialReport, gate, report_trial
 
 FOLLOW_S = 0.5
-ROOM_PER_SLOT_BYTES = 16_384
 TRIAL_ONLY = "trial_only"
-
-
-class Scope(StrEnum):
-    """How far a drive goes."""
-
-    TRIAL = "trial"  # the trial and no further
-    WHOLE = "whole"
-
-
-@dataclass(frozen=True, slots=True)
-class Gear:
-    """What wiring hands to a drive: how to reach the endpoint, judge, queue and wait for one job."""
-
-    endpoint_of: Callable[[Job], Endpoint]
-    judge_of: Callable[[Job], Judge]
-    price_of: Callable[[Job], Price | None]
-    is_free: Callable[[Job], bool]  # requests probably cost nothing there
-    policy_of: Callable[[Job], RetryPolicy]
-    queue_of: Callable[[str], Queue]  # by the worker's incarnation
-    waits_of: Callable[[Job], Waits]
-    dead_after_s: float
-    worker_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Voice:
-    """What a drive tells, and asks, the person in front of it."""
-
-    watch: Watcher
-    say: Callable[[str], None]
-    log: Log
-    show_trial: Callable[[TrialReport], None]
-    go_on: Callable[[TrialReport], bool]  # asked once after a trial that passed
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """How a drive ended: where the job stands, what was written, and which signal or guard stopped it."""
-
-    standing: Standing
-    outputs: Outputs | None
-    trial: TrialReport | None = None
-    end: End | None = None
-
-    @property
-    def exit_code(self) -> int:
-        if self.end is not None and self.end.signal is not None:
-            return 128 + self.end.signal
-        if self.end is not None and self.end.trip is not None:
-            return self.end.trip.exit_code
-        return self.standing.exit_code
-
-
-@contextlib.contextmanager
-def working(ledger: Ledger, gear: Gear, *, concurrency: int) -> Iterator[Worker]:
-    """Be a worker of this ledger for a while.
-
-    Raises:
-        LedgerFault: no space for the spool.
-    """
-    try:
-        worker = enter(
-            ledger, name=gear.worker_name, now=time.time(), room_bytes=max(1 << 18, concurrency * ROOM_PER_SLOT_BYTES)
-        )
-    except OSError as error:
-        where = str(ledger.folder / "workers")
-        raise LedgerFault(
-            f"{where!r} cannot hold this worker's spool: {error.strerror}", hint="free disk space"
-        ) from None
-    try:
-        yield worker
-    finally:
-        worker.leave(ledger, now=time.time())
-
-
-def try_to_hold(ledger: Ledger, job: Job, worker: Worker, observer: Observer) -> bool:
-    """Become the job's holder where nobody is, or where the holder is dead."""
-    if job.holder == worker.id:
-        return True
-    if job.holder is not None and not observer.is_dead(job.holder):
-        return False
-    with ledger.write() as connection:
-        return job_moves.take(connection, job.id, worker_id=worker.id, instead_of=job.holder, now=time.time())
-
-
-def sweep_all(ledger: Ledger, gear: Gear, worker: Worker, observer: Observer | None = None) -> Swept:
-    """Adopt and rescue whatever dead workers of this ledger have left."""
-    observer = observer or Observer(ledger, dead_after_s=gear.dead_after_s)
-    return sweep(ledger, observer, except_worker=worker.id, rules_of=lambda job: rules_of(gear, job))
-
-
-def rules_of(gear: Gear, job: Job) -> Rules:
-    """Return how a job's evidence is judged, priced and followed."""
-    return Rules(gear.judge_of(job), gear.price_of(job), gear.policy_of(job))
 
 
 def drive(
@@ -243,7 +146,8 @@ class _Drive:
         swept = await asyncio.to_thread(sweep_all, self._ledger, self._gear, self._worker, self._observer)
         if swept.adopted or swept.in_doubt:
             self._voice.say(
-                f"a process died here: {swept.adopted} answers it had received are kept, {swept.in_doubt} items are in doubt"
+                f"a process died here: {swept.adopted} answers it had received are kept, "
+                f"{swept.in_doubt} items are in doubt"
             )
         if self._prepare is not None:
             self._prepare(self._job())
@@ -265,24 +169,8 @@ class _Drive:
         await asyncio.to_thread(partial.rebuild)
         with self._ledger.write() as connection:
             job_moves.start(connection, job.id, now=time.time())
-        price, spec = self._gear.price_of(job), job.spec
         session = Session(
-            ledger=self._ledger,
-            job=job,
-            worker=self._worker,
-            endpoint=self._gear.endpoint_of(job),
-            judge=self._gear.judge_of(job),
-            queue=self._gear.queue_of(self._worker.incarnation),
-            policy=self._gear.policy_of(job),
-            price=price,
-            fail_on_error=spec["fail_on_error"],
-            endpoint_down_limit_s=spec["endpoint_down_limit_s"],
-            partial=partial,
-            watch=self._voice.watch,
-            waits=self._gear.waits_of(job),
-            log=self._voice.log,
-            say=self._voice.say,
-            is_free=self._gear.is_free(job),
+            ledger=self._ledger, job=job, worker=self._worker, gear=self._gear, voice=self._voice, partial=partial
         )
         self._session = session
         session.start()
@@ -299,14 +187,18 @@ class _Drive:
             end = await session.work(trial_only=True)
             if end.kind is not EndKind.DONE:
                 return end
-            stop = await asyncio.to_thread(self._judge_trial, job)
+            judging = asyncio.create_task(asyncio.to_thread(self._judge_trial, job))
+            while not judging.done():  # a person may think about it for long
+                await session.beat_when_due()
+                await asyncio.wait({judging}, timeout=0.5)
+            stop = judging.result()
             if stop is not None:
                 return stop
         return await session.work(trial_only=False)
 
     def _judge_trial(self, job: Job) -> End | None:
         """Let the trial's gate, and the person, decide about the full run; return the end when it must not follow."""
-        report = report_trial(self._ledger, job, price=self._gear.price_of(job))
+        report = report_trial(self._ledger, job, price=self._gear.rules_of(job).price)
         self._trial = report
         self._voice.show_trial(report)
         job = self._job()
@@ -345,51 +237,3 @@ class _Drive:
     def _job(self) -> Job:
         with self._ledger.read() as connection:
             return job_moves.find_job(connection, self._task_id)
-
-
-def finalize(ledger: Ledger, job: Job) -> Outputs | None:
-    """Write a finished job's outputs and close it; None while it is not finished. Repeats nothing that is done.
-
-    Raises:
-        LedgerFull: the outputs could not be written; the job stays `finalizing`, and `resume` tries again.
-    """
-    now = time.time()
-    with ledger.write() as connection:
-        job = job_moves.read_job(connection, job.id)
-        if job.state is JobState.CANCELLING:
-            cancel_pending(connection, job.id)  # what became pending after the cancel's own sweep
-        job_moves.move_job(connection, job.id, "finalize", now=now, reason=job.reason, message=job.message)
-        job = job_moves.read_job(connection, job.id)
-    output, errors = output_paths(job)
-    if job.state in (JobState.COMPLETED, JobState.CANCELLED):
-        if output.exists() and errors.exists():
-            return None
-        return write_outputs(ledger, job)
-    if job.state is not JobState.FINALIZING:
-        return None
-    outputs = write_outputs(ledger, job)
-    with ledger.write() as connection:
-        name = "close" if job.was_cancelled else "complete"
-        job_moves.move_job(connection, job.id, name, now=time.time(), reason=job.reason if job.was_cancelled else None)
-    PartialOutput(ledger, job.id, output).remove()
-    return outputs
-
-
-def progress_of(standing: Standing, *, phase: str) -> Progress:
-    """Make a moment of progress from what the ledger says."""
-    job = standing.job
-    return Progress(
-        task_id=job.task_id,
-        phase=phase,
-        counts=standing.counts,
-        scope_total=job.total,
-        scope_done=done(standing.counts),
-        in_flight=standing.in_flight,
-        concurrency=job.concurrency,
-        items_per_s=standing.items_per_s,
-        e2el_p50_s=standing.e2el_p50_s,
-        e2el_p95_s=standing.e2el_p95_s,
-        spent_pusd=job.spent_pusd,
-        budget_pusd=job.max_cost_pusd,
-        note=job.message if job.state is JobState.PAUSED else None,
-    )

@@ -1,10 +1,9 @@
 """The outputs, derived from the ledger: at a job's end, at any time by `export`, and line by line while it runs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from batchrun.core.outcome import Charge
 from batchrun.core.prices import usd
@@ -14,7 +13,9 @@ from batchrun.files.derived import DerivedFile
 from batchrun.files.outputs import OutputItem, answer_line, error_line
 from batchrun.ledger.jobs import Job, find_job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import stream_results
+from batchrun.ledger.results import Result, stream_results
+
+ENDED = tuple(state for state in ItemState if is_final(state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +33,33 @@ def output_paths(job: Job) -> tuple[Path, Path]:
     return Path(job.spec["output_file"]), Path(job.spec["error_file"])
 
 
-def output_item(ledger: Ledger, row: Mapping[str, Any]) -> OutputItem:
+def output_item(ledger: Ledger, row: Result) -> OutputItem:
     """Make a ledger row into what a line of output says."""
-    state = ItemState(row["state"])
-    key, cost = row["key"], row["cost_pusd"]
+    state = ItemState(row.state)
+    key, cost = row.key, row.cost_pusd
     is_told = state is not ItemState.REJECTED
-    doubtful = row["charge"] == Charge.POSSIBLE and row["reserved_pusd"]
+    doubtful = row.charge == Charge.POSSIBLE and row.reserved_pusd
     return OutputItem(
-        custom_id=row["custom_id"],
+        custom_id=row.custom_id,
         state=state,
-        attempts=row["attempts_count"],
+        attempts=row.attempts_count,
         attempt_id=None if key is None else ledger.attempt_id(key),
-        status=row["http_status"],
-        request_id=row["request_id"],
-        response_id=row["response_id"],
-        raw=None if row["raw"] is None else bytes(row["raw"]),
-        finish_reason=row["finish_reason"],
-        warning=row["warning"],
-        prompt_tokens=row["prompt_tokens"],
-        completion_tokens=row["completion_tokens"],
+        status=row.http_status,
+        request_id=row.request_id,
+        response_id=row.response_id,
+        raw=None if row.raw is None else bytes(row.raw),
+        finish_reason=row.finish_reason,
+        warning=row.warning,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
         cost_usd=None if cost is None else usd(cost),
-        endpoint=row["endpoint"] if is_told else None,
-        model=row["model"],
-        sent_at=row["sent_at"],
-        duration_s=row["duration_s"],
-        cause=row["item_cause"],
-        message=row["item_message"],
-        possible_cost_usd=usd(row["reserved_pusd"]) if doubtful else None,
+        endpoint=row.endpoint if is_told else None,
+        model=row.model,
+        sent_at=row.sent_at,
+        duration_s=row.duration_s,
+        cause=row.item_cause,
+        message=row.item_message,
+        possible_cost_usd=usd(row.reserved_pusd) if doubtful else None,
     )
 
 
@@ -84,13 +85,14 @@ def write_outputs(ledger: Ledger, job: Job, *, output: Path | None = None, so_fa
         with ExitStack() as files:
             failures = files.enter_context(DerivedFile(errors))
             answers = files.enter_context(DerivedFile(output))
-            for item in _items(ledger, job):
+            for row in stream_results(ledger, job.id, states=ENDED if so_far else tuple(ItemState)):
                 written += 1
+                item = output_item(ledger, row)
                 if item.state is ItemState.COMPLETED:
                     answers.write(answer_line(item))
-                elif is_final(item.state) or not so_far:
+                else:
                     failures.write(error_line(item))
-            if written != job.total:
+            if written != job.total and not so_far:
                 raise LedgerFault(
                     f"job {job.task_id!r} has {written:,} items in the ledger and {job.total:,} in its input"
                 )
@@ -98,21 +100,15 @@ def write_outputs(ledger: Ledger, job: Job, *, output: Path | None = None, so_fa
         reason = error.strerror or str(error)
         raise LedgerFull(
             f"{str(output)!r} cannot be written: {reason}",
-            hint=f"make room or restore the folder, then `batchrun resume {job.task_id}`; every answer is in the ledger",
+            hint=f"make room or restore the folder, then `batchrun resume {job.task_id}`: the ledger has every answer",
         ) from None
     return Outputs(output, answers.line_count, errors, failures.line_count)
 
 
-def _items(ledger: Ledger, job: Job) -> Iterator[OutputItem]:
-    with ledger.read() as connection:
-        for row in stream_results(connection, job.id):
-            yield output_item(ledger, row)
-
-
-def answer_lines(ledger: Ledger, rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+def answer_lines(ledger: Ledger, rows: Iterable[Result]) -> Iterator[bytes]:
     """Render the completed ones among some rows."""
     for row in rows:
-        if row["state"] == ItemState.COMPLETED:
+        if row.state == ItemState.COMPLETED:
             yield answer_line(output_item(ledger, row))
 
 

@@ -1,22 +1,16 @@
-"""Keeps a window of hints on the queue. The ledger is the backlog: however large a job, only the window is ever queued."""
+"""Keeps a window of hints on the queue. The ledger is the backlog: however large a job, only the window is queued."""
 
 import asyncio
 import time
 from collections import deque
-from typing import Protocol
 
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import claimable_ids
+from batchrun.runner.means import Carrier
 from batchrun.runner.perform import Performer
 
 READ_AT_ONCE = 1_000
 HINTS_PER_SLOT = 2
-
-
-class Carrier(Protocol):
-    """Carries hints to the performer; may lose, delay and repeat them."""
-
-    def send(self, job_id: int, item_ids: list[int]) -> None: ...
 
 
 class Feed:
@@ -29,21 +23,21 @@ class Feed:
         self._trial_only = trial_only
         self._ids: deque[int] = deque()
         self._cursor = -1
-        self._sent = performer.consumed
+        self._sent = performer.intake.consumed
         self.is_exhausted = False
 
     @property
     def outstanding(self) -> int:
         """Hints sent and not yet taken."""
-        return self._sent - self._performer.consumed
+        return self._sent - self._performer.intake.consumed
 
     async def run(self) -> None:
         """Top the window up whenever half of it is taken, until every item was hinted at."""
         window = HINTS_PER_SLOT * self._performer.concurrency
         while not self.is_exhausted:
             if self.outstanding > window // 2:
-                self._performer.has_consumed.clear()
-                await self._performer.has_consumed.wait()
+                self._performer.intake.has_consumed.clear()
+                await self._performer.intake.has_consumed.wait()
                 continue
             if not self._ids:
                 self._ids.extend(await asyncio.to_thread(self.read, after=self._cursor, limit=READ_AT_ONCE))
@@ -70,5 +64,5 @@ class Feed:
 
     def forget_outstanding(self) -> None:
         """Take what was sent and never came for lost. A late copy does no harm: it finds nothing to claim."""
-        self._sent = self._performer.consumed
-        self._performer.has_consumed.set()
+        self._sent = self._performer.intake.consumed
+        self._performer.intake.has_consumed.set()

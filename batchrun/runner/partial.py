@@ -1,12 +1,13 @@
-"""`<output>.partial`: completed answers as they come, for those who look while a job runs. Never the truth, never a stop."""
+"""`<output>.partial`: completed answers as they come, for those who look while a job runs. Never the truth."""
 
 from contextlib import suppress
 from pathlib import Path
 
+from batchrun.core.states import ItemState
 from batchrun.errors import LedgerFault
 from batchrun.files.derived import PartialFile
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import results, stream_results
+from batchrun.ledger.results import results_of, stream_results
 from batchrun.runner.export import answer_lines
 
 AT_ONCE = 500
@@ -22,15 +23,17 @@ class PartialOutput:
 
     def rebuild(self) -> None:
         """Start the file anew from the ledger: after a crash its tail may be torn or missing."""
-        with suppress(LedgerFault), self._ledger.read() as connection:
-            self._file.rebuild(answer_lines(self._ledger, stream_results(connection, self._job_id)))
+        with suppress(LedgerFault):
+            rows = stream_results(self._ledger, self._job_id, states=(ItemState.COMPLETED,))
+            self._file.rebuild(answer_lines(self._ledger, rows))
 
     def add(self, item_ids: list[int]) -> None:
         """Append newly completed items."""
         for start in range(0, len(item_ids), AT_ONCE):
             chunk = item_ids[start : start + AT_ONCE]
-            with suppress(LedgerFault), self._ledger.read() as connection:
-                rows = results(connection, self._job_id, item_ids=chunk, limit=len(chunk))
+            with suppress(LedgerFault):
+                with self._ledger.read() as connection:
+                    rows = results_of(connection, self._job_id, chunk)
                 self._file.append(list(answer_lines(self._ledger, rows)))
 
     def remove(self) -> None:

@@ -5,90 +5,26 @@ outcomes (core/retry does) and knows no status codes (endpoint/classify does).
 """
 
 import asyncio
-import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
 
 from batchrun.core.breaker import Breaker, Trip
-from batchrun.core.outcome import Break, BreakKind, Charge, Evidence, Reply, Scope, Timing
+from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Scope, Timing
 from batchrun.core.pace import Pace
-from batchrun.core.prices import Price, usage_cost_pusd
-from batchrun.core.retry import Decision, RetryPolicy, decide
+from batchrun.core.retry import Decision, decide
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.errors import LedgerFault
 from batchrun.ledger.claims import Claim
-from batchrun.ledger.commit import ClaimOrder, GroupCommit
-from batchrun.ledger.settle import Settled, Settlement
-from batchrun.ledger.spool import Spool
+from batchrun.ledger.commit import ClaimOrder
+from batchrun.ledger.settle import Settled
 from batchrun.runner.evidence import describe
+from batchrun.runner.intake import Intake
+from batchrun.runner.means import Alarm, Log, Means, Rules
+from batchrun.runner.settlement import make_settlement
 from batchrun.runner.tally import Tally
-
-KEPT_OF_A_FAILURE_BYTES = 2_000
-LONGEST_CLAIM_AGE_S = 5.0  # half of the time after which somebody else may call this process dead
-
-
-class Sender(Protocol):
-    """Sends one request, once. Never raises for what the network or the server does."""
-
-    @property
-    def address(self) -> str: ...
-
-    async def exchange(self, *, path: str, body: bytes, attempt_id: str) -> Reply | Break: ...
-
-
-class Alarm(Protocol):
-    """Hears of what concerns more than one item. Called from the event loop; must not block."""
-
-    def throttled(self, wait_s: float) -> None:
-        """The endpoint asked for a pause: the whole job is held back for so long."""
-        ...
-
-    def unreachable(self, evidence: Evidence) -> None:
-        """No request reaches the endpoint any more."""
-        ...
-
-    def doubted(self, evidence: Evidence) -> None:
-        """An item is in doubt."""
-        ...
-
-    def trip(self, trip: Trip) -> None:
-        """The job must stop."""
-        ...
-
-
-class Log(Protocol):
-    """Takes one structured line about an event: ids and counts, never a prompt, an answer or a key."""
-
-    def __call__(self, event: str, /, **fields: object) -> None: ...
-
-
-class Judge(Protocol):
-    """Says what a reply or a break comes to; never raises."""
-
-    def __call__(self, exchange: Reply | Break, path: str, /) -> Evidence: ...
-
-    def clean(self, body: bytes, /) -> bytes:
-        """Return a body as it may be written to disk: without the key, should the server echo it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What a performer works with."""
-
-    commit: GroupCommit
-    sender: Sender
-    judge: Judge
-    spool: Spool
-    attempt_id: Callable[[int], str]
-    chance: Callable[[], float]
 
 
 class Performer:
-    """Performs one job here. `offer` may be called from any thread, everything else from the event loop."""
+    """Performs one job here. `intake.offer` may be called from any thread, everything else from the event loop."""
 
     def __init__(
         self,
@@ -96,8 +32,7 @@ class Performer:
         job_id: int,
         worker_id: int,
         concurrency: int,
-        policy: RetryPolicy,
-        price: Price | None,
+        rules: Rules,
         means: Means,
         breaker: Breaker,
         alarm: Alarm,
@@ -110,18 +45,14 @@ class Performer:
         self.breaker = breaker
         self.completed: list[int] = []  # items newly completed, for the partial output
         self._worker_id = worker_id
-        self._policy = policy
-        self._price = price
+        self._rules = rules
         self._means = means
         self._alarm = alarm
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(concurrency)
-        self._intake: deque[int] = deque()
-        self._arrived: deque[int] = deque()  # offered by other threads
-        self._room = threading.BoundedSemaphore(2 * concurrency)
-        self._is_woken = False
         self._wake = asyncio.Event()
+        self.intake = Intake(room=2 * concurrency, wake=self._wake)
         self._permits: dict[int, Claim] = {}  # claimed and neither sent nor released; whoever pops it, acts
         self._in_hand = 0  # claims that have not been sent to the end
         self._ordered: set[int] = set()
@@ -130,41 +61,6 @@ class Performer:
         self._sending: set[asyncio.Task[None]] = set()  # those of `_tasks` whose request is under way
         self._is_closed = False
         self.has_reached = False  # the endpoint has answered something in this run
-        self.consumed = 0  # hints taken, for the feed's window
-        self.has_consumed = asyncio.Event()
-
-    # -- intake ---------------------------------------------------------------------------------------------------
-
-    def offer(self, item_id: int) -> None:
-        """Take a hint from the queue's thread; waits while this process has enough (back-pressure)."""
-        while not self._room.acquire(timeout=0.5):
-            if self._is_closed:
-                return
-        self._arrived.append(item_id)
-        if not self._is_woken:
-            self._is_woken = True
-            self._loop.call_soon_threadsafe(self._take_arrived)
-
-    def hint(self, item_id: int) -> None:
-        """Take a hint from this process itself."""
-        self._waiting.discard(item_id)
-        if not self._is_closed:
-            self._intake.append(item_id)
-            self._wake.set()
-
-    def _hint_first(self, item_id: int) -> None:
-        """Take a hint at an item that was promised its turn: the endpoint named the moment."""
-        self.hint(item_id)
-        self._intake.rotate(0 if self._is_closed else 1)
-
-    def _take_arrived(self) -> None:
-        self._is_woken = False
-        while self._arrived:
-            self._intake.append(self._arrived.popleft())
-            self._room.release()
-            self.consumed += 1
-        self.has_consumed.set()
-        self._wake.set()
 
     # -- state ----------------------------------------------------------------------------------------------------
 
@@ -175,12 +71,12 @@ class Performer:
     @property
     def has_work(self) -> bool:
         """True while anything this process knows of is not settled."""
-        return bool(self._intake or self._arrived or self._ordered or self._tasks or self._waiting)
+        return bool(self.intake or self._ordered or self._tasks or self._waiting)
 
     @property
     def is_idle(self) -> bool:
         """True while slots are free and nothing is on its way to them."""
-        return not (self._intake or self._arrived or self._ordered) and self.free_slots > 0
+        return not (self.intake or self._ordered) and self.free_slots > 0
 
     def _ahead(self) -> int:
         """Return how much to claim beyond the slots: what will be sent within about two commits, a quarter at most."""
@@ -202,7 +98,7 @@ class Performer:
             await asyncio.wait(self._tasks)
 
     async def _claim_some(self) -> None:
-        while not self._is_closed and self._intake:
+        while not self._is_closed and self.intake.is_ready:
             if self.pace.is_held(time.monotonic()):
                 if not self.pace.is_blocked:
                     self._loop.call_later(max(0.01, self.pace.held_until - time.monotonic()), self._wake.set)
@@ -210,7 +106,7 @@ class Performer:
             room = self.concurrency + self._ahead() - self._in_hand
             if room <= 0:
                 return
-            ids = list(dict.fromkeys(self._intake.popleft() for _ in range(min(room, len(self._intake)))))
+            ids = self.intake.take(room)
             self._ordered.update(ids)
             claimed_at = boot_clock()
             try:
@@ -251,7 +147,7 @@ class Performer:
             return  # left to rescue: it may not be sent, and nobody will
         if not self._is_closed:
             for claim in claims:
-                self.hint(claim.item_id)
+                self.intake.put(claim.item_id)
 
     # -- one item -------------------------------------------------------------------------------------------------
 
@@ -268,7 +164,7 @@ class Performer:
             await asyncio.sleep(wait_s)
         if self._permits.pop(claim.key, None) is None:
             return None  # released in the meantime
-        if boot_clock() - claimed_at > LONGEST_CLAIM_AGE_S:
+        if boot_clock() - claimed_at > self._means.longest_claim_age_s:
             await self._give_back([claim])
             return None
         self.tally.in_flight += 1
@@ -289,11 +185,11 @@ class Performer:
             self.tally.in_flight -= 1
         if isinstance(exchange, Reply):
             self.has_reached = True
-            self._means.spool.append(claim.key, describe(exchange, claim.path), self._means.judge.clean(exchange.body))
+            self._means.spool.append(claim.key, describe(exchange, claim.path), self._rules.judge.clean(exchange.body))
         return exchange
 
     async def _settle(self, claim: Claim, exchange: Reply | Break) -> None:
-        evidence = self._means.judge(exchange, claim.path)
+        evidence = self._rules.judge(exchange, claim.path)
         decision = self._decide(claim, evidence)
         settlement = make_settlement(
             evidence,
@@ -301,7 +197,7 @@ class Performer:
             key=claim.key,
             job_id=claim.job_id,
             worker_id=self._worker_id,
-            price=self._price,
+            price=self._rules.price,
             reserved_pusd=claim.reserved_pusd,
             now=time.time(),
         )
@@ -319,7 +215,7 @@ class Performer:
     def _decide(self, claim: Claim, evidence: Evidence) -> Decision:
         if evidence.scope is Scope.EVERYONE and self.breaker.is_own_fault(claim.item_id, evidence):
             return Decision(ItemState.FAILED, counted=1, cause=evidence.cause, message=evidence.message)
-        return decide(evidence, claim.tries, self._policy)
+        return decide(evidence, claim.tries, self._rules.policy)
 
     def _warn_everyone(self, evidence: Evidence) -> None:
         """Slow the job down at once, before the outcome is durable: the next send must not leave meanwhile."""
@@ -346,8 +242,12 @@ class Performer:
             self.completed.append(claim.item_id)
         elif decision.to is ItemState.PENDING and not self._is_closed:
             self._waiting.add(claim.item_id)
-            hint = self._hint_first if evidence.scope is Scope.THROTTLE else self.hint
-            self._loop.call_later(decision.wait_s, hint, claim.item_id)
+            self._loop.call_later(decision.wait_s, self._again, claim.item_id, evidence.scope is Scope.THROTTLE)
+
+    def _again(self, item_id: int, was_promised: bool) -> None:
+        """Hint at an item whose wait is over; first where the endpoint itself had named the moment."""
+        self._waiting.discard(item_id)
+        self.intake.put(item_id, first=was_promised)
 
     def _log_attempt(self, claim: Claim, evidence: Evidence, decision: Decision) -> None:
         self._log(
@@ -380,7 +280,7 @@ class Performer:
         if self._is_closed:
             return
         self._is_closed = True
-        self._intake.clear()
+        self.intake.close()
         self._waiting.clear()
         self._release_permits()
         self._wake.set()
@@ -390,28 +290,6 @@ class Performer:
         self.close()
         for task in list(self._sending):
             task.cancel()
-
-
-def make_settlement(
-    evidence: Evidence,
-    decision: Decision,
-    *,
-    key: int,
-    job_id: int,
-    worker_id: int,
-    price: Price | None,
-    reserved_pusd: int,
-    now: float,
-) -> Settlement:
-    """Put one attempt's evidence and decision into the ledger's form: priced, and failures' bodies cut short."""
-    if evidence.raw is not None and evidence.outcome not in (AttemptState.ANSWERED, AttemptState.UNUSABLE):
-        evidence = _cut(evidence)
-    cost_pusd = usage_cost_pusd(price, evidence.usage) if evidence.charge is not Charge.NONE else 0
-    return Settlement(key, job_id, worker_id, evidence, decision, cost_pusd, reserved_pusd, now)
-
-
-def _cut(evidence: Evidence) -> Evidence:
-    return replace(evidence, raw=(evidence.raw or b"")[:KEPT_OF_A_FAILURE_BYTES] or None)
 
 
 def boot_clock() -> float:

@@ -1,4 +1,4 @@
-"""The retry policy of a job, made of tenacity's wait and stop strategies. It is asked for decisions; the ledger is the loop."""
+"""A job's retry policy, made of tenacity's wait and stop strategies: asked for decisions; the ledger is the loop."""
 
 from collections.abc import Callable
 

@@ -5,14 +5,9 @@ import gc
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
 
 from batchrun.core.breaker import Breaker, Trip
 from batchrun.core.outcome import Evidence
-from batchrun.core.prices import Price
-from batchrun.core.retry import RetryPolicy
 from batchrun.core.states import ItemState, JobState
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
@@ -20,63 +15,19 @@ from batchrun.ledger.claims import within_budget
 from batchrun.ledger.commit import GroupCommit
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.liveness import HEARTBEAT_S, Worker, beat
+from batchrun.ledger.liveness import Worker, beat
 from batchrun.ledger.reports import count_items, next_ready_at
-from batchrun.runner.feed import Carrier, Feed
+from batchrun.runner.ends import End, EndKind
+from batchrun.runner.feed import Feed
+from batchrun.runner.gear import Gear, Voice
+from batchrun.runner.means import Means
+from batchrun.runner.outage import ENDPOINT_DOWN, Outage
 from batchrun.runner.partial import PartialOutput
-from batchrun.runner.perform import Judge, Log, Means, Performer, Sender
-from batchrun.runner.progress import Progress, Watcher, done
+from batchrun.runner.perform import Performer
+from batchrun.runner.progress import moment
 
 TICK_S = 0.2
 CONTROL_S = 0.5
-ENDPOINT_DOWN = "endpoint_down"
-
-
-class Endpoint(Sender, Protocol):
-    """What a session needs of an endpoint beside sending."""
-
-    async def is_reachable(self) -> bool: ...
-
-    async def close(self) -> None: ...
-
-
-class Queue(Carrier, Protocol):
-    """The queue of this process: carries hints, and hands each to `take`."""
-
-    def start(self, take: Callable[[int, int], None]) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-class EndKind(StrEnum):
-    """How a session's work ended."""
-
-    DONE = "done"  # nothing is left in the scope
-    TRIPPED = "tripped"  # a guard stopped the job
-    PAUSED = "paused"  # somebody paused it from elsewhere
-    CANCELLED = "cancelled"
-    DRAINED = "drained"  # a signal; what was in flight has finished
-    ABORTED = "aborted"  # a second signal; what was in flight is in doubt
-    LOST = "lost"  # another process holds the job now
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    kind: EndKind
-    trip: Trip | None = None
-    signal: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """Durations in seconds that tests shorten; nothing else about a session is adjustable."""
-
-    idle_claim_s: float = 1.0
-    never_reached_s: float = 10.0
-    probe_s: float = 1.0
-    drain_s: float = 600.0
-    heartbeat_s: float = HEARTBEAT_S
-    refused_s: float = 5.0  # how long a ledger that takes nothing is waited for at the end
 
 
 class Session:
@@ -88,50 +39,44 @@ class Session:
         ledger: Ledger,
         job: Job,
         worker: Worker,
-        endpoint: Endpoint,
-        judge: Judge,
-        queue: Queue,
-        policy: RetryPolicy,
-        price: Price | None,
-        fail_on_error: float | None,
-        endpoint_down_limit_s: float,
+        gear: Gear,
+        voice: Voice,
         partial: PartialOutput,
-        watch: Watcher,
-        waits: Waits,
-        log: Log,
-        say: Callable[[str], None],
-        is_free: bool,
     ) -> None:
         self._ledger = ledger
         self._job = job
         self._worker = worker
-        self._endpoint = endpoint
-        self._queue = queue
-        self._down_limit_s = endpoint_down_limit_s
+        self._endpoint = endpoint = gear.endpoint_of(job)
+        self._queue = gear.queue_of(worker.incarnation)
         self._partial = partial
-        self._watch = watch
-        self._waits = waits
+        self._voice = voice
+        self._waits = waits = gear.waits_of(job)
         self._commit = GroupCommit(ledger, worker.id)
         self._end: End | None = None
-        self._probing: asyncio.Task[None] | None = None
         self._side_tasks: set[asyncio.Task[None]] = set()
         self._note: str | None = None
         self._idle_since: float | None = None  # since when a slot has been free with nothing on its way to it
-        self._say = say
-        self._is_free = is_free  # a local endpoint without a price
+        self._is_free = gear.is_free(job)
         self._has_told = False
+        self._next_beat = 0.0
         with ledger.read() as connection:
             self._base = count_items(connection, job.id)
         self._performer = Performer(
             job_id=job.id,
             worker_id=worker.id,
             concurrency=job.concurrency,
-            policy=policy,
-            price=price,
-            means=Means(self._commit, endpoint, judge, worker.spool, ledger.attempt_id, random.random),
-            breaker=Breaker(job.concurrency, job.total, self._base[ItemState.FAILED], fail_on_error),
+            rules=gear.rules_of(job),
+            means=Means(self._commit, endpoint, worker.spool, ledger.attempt_id, random.random, waits.dead_after_s / 2),
+            breaker=Breaker(job.concurrency, job.total, self._base[ItemState.FAILED], job.spec["fail_on_error"]),
             alarm=self,
-            log=log,
+            log=voice.log,
+        )
+        self._outage = Outage(
+            self._performer,
+            endpoint,
+            write=self._try_to_write,
+            limit_s=float(job.spec["endpoint_down_limit_s"]),
+            waits=waits,
         )
         self._performing: asyncio.Task[None] | None = None
         self._began = time.monotonic()
@@ -162,8 +107,7 @@ class Session:
     async def finish(self) -> None:
         """Finish what is in flight, write everything down, and stop. Safe after any end."""
         self._performer.close()
-        if self._probing is not None:
-            self._probing.cancel()
+        self._outage.cancel()
         if self._performing is not None:
             await self._drain(self._performing)
         await asyncio.to_thread(self._queue.stop)
@@ -184,6 +128,7 @@ class Session:
                 await self._commit.stop(within_s=0.0)
             self._show("draining")
             await self._flush_partial()
+            await self.beat_when_due()
             if time.monotonic() > deadline:
                 self._performer.abort()
         await self._flush_partial()
@@ -228,59 +173,30 @@ class Session:
 
     def _take(self, job_id: int, item_id: int) -> None:
         if job_id == self._job.id:
-            self._performer.offer(item_id)
+            self._performer.intake.offer(item_id)
 
     def throttled(self, wait_s: float) -> None:
         self._note = f"the endpoint asked for a pause of {wait_s:.1f} s"
         now = time.time()  # the ledger's hold must not outlast this process's own: a claim in between comes to nothing
-        self._aside(self._write, lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
+        self._aside(lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
 
     def unreachable(self, evidence: Evidence) -> None:
-        if self._probing is None or self._probing.done():
-            self._performer.block()
-            self._probing = asyncio.create_task(self._await_endpoint(evidence))
+        self._outage.begin(evidence, self.trip)
 
     def doubted(self, evidence: Evidence) -> None:
         """Tell once how doubts can be avoided where a second request costs nothing."""
         if not self._is_free or self._has_told:
             return
         self._has_told = True
-        self._say(
-            f"an item is in doubt ({evidence.message}); if requests cost nothing at {self._endpoint.address}, this sends "
-            f"such items again by itself: batchrun resume {self._job.task_id} --on-unknown retry"
+        self._voice.say(
+            f"an item is in doubt ({evidence.message}); if requests cost nothing at {self._endpoint.address}, "
+            f"this sends such items again by itself: batchrun resume {self._job.task_id} --on-unknown retry"
         )
-
-    async def _await_endpoint(self, evidence: Evidence) -> None:
-        """Probe until the endpoint answers anything, then go on; a job that never reached it stops soon."""
-        was_reached = self._performer.has_reached
-        limit_s = self._down_limit_s if was_reached else self._waits.never_reached_s
-        began = time.monotonic()
-        message = evidence.message or "the endpoint cannot be reached"
-        self._note = f"endpoint down: {message}"
-        if was_reached:
-            await asyncio.to_thread(
-                self._write,
-                lambda c: job_moves.move_job(
-                    c, self._job.id, "pause", now=time.time(), reason=ENDPOINT_DOWN, message=message
-                ),
-            )
-        while not await self._endpoint.is_reachable():
-            if time.monotonic() - began > limit_s:
-                self.trip(Trip(ENDPOINT_DOWN if was_reached else "unreachable", message, 5))
-                return
-            await asyncio.sleep(self._waits.probe_s)
-        if was_reached:
-            await asyncio.to_thread(
-                self._write,
-                lambda c: job_moves.move_job(c, self._job.id, "resume", now=time.time(), only_reason=ENDPOINT_DOWN),
-            )
-        self._note = None
-        self._performer.unblock()
 
     # -- supervision ----------------------------------------------------------------------------------------------
 
     async def _supervise(self, feed: Feed, *, trial_only: bool) -> None:
-        next_control = next_beat = 0.0
+        next_control = 0.0
         while self._end is None:
             if self._performing is not None and self._performing.done():
                 self._performing.result()  # raises what ended it: nothing else may
@@ -289,9 +205,7 @@ class Session:
                 if now >= next_control:
                     next_control = now + CONTROL_S
                     await self._obey()
-                if now >= next_beat:
-                    next_beat = now + self._waits.heartbeat_s
-                    await asyncio.to_thread(self._beat)
+                await self.beat_when_due()
                 await self._look_for_work(feed, trial_only=trial_only)
             except LedgerFault as error:
                 self._note = error.message  # the writer repeats by itself; a full disk ends the run
@@ -310,6 +224,8 @@ class Session:
             self._end = End(EndKind.CANCELLED)
         elif job.state is JobState.PAUSED and job.reason != ENDPOINT_DOWN:
             self._end = End(EndKind.PAUSED)
+        elif job.state is JobState.PAUSED and not self._outage.is_probing:
+            await self._outage.lift()  # the ledger did not take it when the endpoint came back
         if self._end is not None:
             self._performer.close()
         self._job = job
@@ -333,7 +249,7 @@ class Session:
         ids = await asyncio.to_thread(feed.read, after=-1, limit=2 * performer.concurrency)
         feed.forget_outstanding()
         for item_id in ids:
-            performer.hint(item_id)
+            performer.intake.put(item_id)
         if ids and self._job.max_cost_pusd is not None and not performer.tally.in_flight:
             await self._check_budget(ids)
 
@@ -368,26 +284,33 @@ class Session:
         with self._ledger.write() as connection:
             step(connection)
 
-    def _beat(self) -> None:
-        items_per_s, tokens_per_s = self._performer.tally.rates(time.monotonic())
-        beat(
-            self._ledger,
-            self._worker.id,
-            in_flight=self._performer.tally.in_flight,
-            items_per_s=items_per_s,
-            tokens_per_s=tokens_per_s,
+    async def beat_when_due(self) -> None:
+        """Move this worker's counter on: others call it dead when it stands still, also while it drains."""
+        if time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + self._waits.heartbeat_s
+        tally = self._performer.tally
+        items_per_s, tokens_per_s = tally.rates(time.monotonic())
+        await self._try_to_write(
+            lambda connection: beat(
+                connection,
+                self._worker.id,
+                in_flight=tally.in_flight,
+                items_per_s=items_per_s,
+                tokens_per_s=tokens_per_s,
+            )
         )
 
-    def _aside(self, function: Callable[..., None], *arguments: object) -> None:
-        """Run a small ledger write beside the event loop; its failure is not the run's."""
+    async def _try_to_write(self, step: Callable[..., object]) -> None:
+        """Make a small ledger write; its failure is not the run's."""
+        try:
+            await asyncio.to_thread(self._write, step)
+        except LedgerFault as error:
+            self._note = error.message
 
-        async def run() -> None:
-            try:
-                await asyncio.to_thread(function, *arguments)
-            except LedgerFault as error:
-                self._note = error.message
-
-        task = asyncio.create_task(run())
+    def _aside(self, step: Callable[..., object]) -> None:
+        """Make a small ledger write beside the event loop."""
+        task = asyncio.create_task(self._try_to_write(step))
         self._side_tasks.add(task)
         task.add_done_callback(self._side_tasks.discard)
 
@@ -396,39 +319,16 @@ class Session:
         if fresh:
             await asyncio.to_thread(self._partial.add, fresh)
 
-    def _counts(self) -> dict[ItemState, int]:
-        counts = dict(self._base)
-        moved = 0
-        for state, count in self._performer.tally.moved.items():
-            counts[state] += count
-            moved += count
-        in_flight = self._performer.tally.in_flight
-        counts[ItemState.RUNNING] = in_flight
-        open_before = self._base[ItemState.PENDING] + self._base[ItemState.RUNNING]
-        counts[ItemState.PENDING] = max(0, open_before - moved - in_flight)
-        return counts
-
     def _show(self, phase: str, *, trial_only: bool = False) -> None:
-        tally, job = self._performer.tally, self._job
-        counts = self._counts()
-        items_per_s, tokens_per_s = tally.rates(time.monotonic())
-        total = min(job.total, int(job.spec["trial"]["size"])) if trial_only else job.total
-        self._watch(
-            Progress(
-                task_id=job.task_id,
-                phase="waiting" if self._performer.pace.is_held(time.monotonic()) else phase,
-                counts=counts,
-                scope_total=total,
-                scope_done=min(total, done(counts)),
-                in_flight=tally.in_flight,
-                concurrency=job.concurrency,
-                items_per_s=items_per_s,
-                tokens_per_s=tokens_per_s,
-                e2el_p50_s=tally.latency(50),
-                e2el_p95_s=tally.latency(95),
-                spent_pusd=job.spent_pusd,
-                budget_pusd=job.max_cost_pusd,
-                last_failure=tally.last_failure,
-                note=self._note if self._performer.pace.is_held(time.monotonic()) else None,
+        is_held = self._performer.pace.is_held(time.monotonic())
+        self._voice.watch(
+            moment(
+                self._job,
+                self._performer.tally,
+                base=self._base,
+                phase="waiting" if is_held else phase,
+                trial_only=trial_only,
+                note=(self._outage.note or self._note) if is_held else None,
+                now=time.monotonic(),
             )
         )

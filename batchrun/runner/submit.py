@@ -1,5 +1,6 @@
 """Checking a spec with its whole input, and registering it as a job: new, the same again, or changed."""
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -73,7 +74,36 @@ def check(path: Path, *, max_faults: int = 20, skip_invalid: bool = False) -> Ch
         BadInput: with all faults of both, the input's up to `max_faults`, and their total.
         UsageFault: the spec file cannot be read.
     """
-    spec, faults, raw = check_spec(read_spec_text(path), where=str(path))
+    return _check(
+        read_spec_text(path),
+        where=str(path),
+        hint=f"batchrun validate {path} lists them; `--skip-invalid` runs the rest",
+        max_faults=max_faults,
+        skip_invalid=skip_invalid,
+    )
+
+
+def check_again(job: Job) -> Checked:
+    """Check the spec that stands in the ledger with the input as it is now.
+
+    Raises:
+        BadInput: with all faults.
+    """
+    text = json.dumps({name: job.spec[name] for name in JobSpec.model_fields if name in job.spec})
+    return _check(text, where=f"spec of {job.task_id}", hint="mend the input, then resume again")
+
+
+def has_other_input(job: Job) -> bool:
+    """Say whether the input file is there and holds something else than what was registered."""
+    try:
+        with Path(job.spec["input_file"]).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() != job.input_digest
+    except OSError:
+        return False  # it is not needed any more
+
+
+def _check(text: str, *, where: str, hint: str, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
+    spec, faults, raw = check_spec(text, where=where)
     read = raw if spec is None else spec.model_dump()
     named = {key: Path(read[key]) if isinstance(read.get(key), str) and read[key] else None for key in _FILES}
     source, output = named["input_file"], named["output_file"]
@@ -89,7 +119,7 @@ def check(path: Path, *, max_faults: int = 20, skip_invalid: bool = False) -> Ch
         max(0, seen.fault_count - len(seen.faults)) if seen and not (skip_invalid and seen.items) else 0
     )
     if faults:
-        raise BadInput(faults, total=total, hint=f"batchrun validate {path} lists them; `--skip-invalid` runs the rest")
+        raise BadInput(faults, total=total, hint=hint)
     assert spec is not None and source is not None and output is not None and errors is not None and seen is not None
     return Checked(spec, defaults, seen, source.absolute(), output.absolute(), errors.absolute())
 
@@ -300,13 +330,17 @@ def explain_changes(ledger: Ledger, checked: Checked, job: Job) -> Changes:
         return compare(connection, job.id)
 
 
-def refuse_changes(ledger: Ledger, changes: Changes, job: Job) -> SpecChanged:
-    """Forget the staged lines and make the error that explains what changed and what to type to go on."""
+def refuse_changes(ledger: Ledger, changes: Changes, job: Job, *, otherwise: str) -> SpecChanged:
+    """Forget the staged lines and make the error that explains what changed and what to type to go on.
+
+    Args:
+        otherwise: what the user can do instead of accepting the changes.
+    """
     unstage(ledger, job.id)
     return SpecChanged(
         f"job {job.task_id!r} stands in the ledger with another input or other parameters: {changes.unchanged:,} items "
         f"unchanged, {changes.changed:,} changed, {changes.new:,} new, {changes.removed:,} removed",
-        hint="add --accept-changes (unchanged items are kept and not paid again), or use another task_id",
+        hint=f"add --accept-changes (unchanged items are kept and not paid again), or {otherwise}",
     )
 
 
@@ -331,7 +365,7 @@ def accept_changes(ledger: Ledger, checked: Checked, job: Job, *, spec: dict[str
         unstage(ledger, job.id)
         raise
     with ledger.write() as connection:
-        job_moves.set_phase(connection, job.id, phase="full", verdict=job.trial_verdict or "skipped", now=now)
-        if changes.new or changes.changed or changes.removed:
+        if not changes.is_none:
+            job_moves.set_phase(connection, job.id, phase="full", verdict=job.trial_verdict or "skipped", now=now)
             job_moves.move_job(connection, job.id, "reopen", now=now)
         return job_moves.read_job(connection, job.id), changes

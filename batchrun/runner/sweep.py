@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchrun.core.prices import Price
-from batchrun.core.retry import RetryPolicy, decide
+from batchrun.core.retry import decide
 from batchrun.ledger.consents import retry_by_policy
 from batchrun.ledger.jobs import Job, move_job, read_job
 from batchrun.ledger.ledger import Ledger
@@ -14,16 +13,8 @@ from batchrun.ledger.settle import Settled, rescue, settle
 from batchrun.ledger.spool import Frame, read_frames, remove_files
 from batchrun.ledger.sweeps import Incarnation, bury, incarnations, jobs_of, open_attempt
 from batchrun.runner.evidence import restore
-from batchrun.runner.perform import Judge, make_settlement
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How a job's evidence is judged, priced and followed."""
-
-    judge: Judge
-    price: Price | None
-    policy: RetryPolicy
+from batchrun.runner.means import Rules
+from batchrun.runner.settlement import make_settlement
 
 
 @dataclass

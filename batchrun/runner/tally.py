@@ -1,4 +1,4 @@
-"""What this process has done so far: live counts, rates and latencies for the people who watch. The ledger is the truth."""
+"""What this process has done so far: live counts, rates and latencies for those who watch. The ledger is the truth."""
 
 from collections import deque
 from dataclasses import dataclass, field

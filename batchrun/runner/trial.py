@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from batchrun.core.outcome import Usage
 from batchrun.core.prices import Price, usage_cost_pusd
@@ -11,7 +10,8 @@ from batchrun.core.states import AttemptState, ItemState
 from batchrun.core.stats import percentile
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import CauseReport, causes, count_trial, report_attempts, results, trial_ids
+from batchrun.ledger.reports import CauseReport, causes, count_trial, report_attempts, trial_ids
+from batchrun.ledger.results import Result, results_of
 
 SHOWN = 3
 OUR_OWN_DEATHS = ("worker_lost", "aborted")
@@ -58,13 +58,13 @@ def report_trial(ledger: Ledger, job: Job, *, price: Price | None) -> TrialRepor
     """Read what a job's trial came to, and project the rest from it."""
     with ledger.read() as connection:
         counts = count_trial(connection, job.id)
-        rows = results(connection, job.id, item_ids=trial_ids(connection, job.id), limit=10_000)
+        rows = results_of(connection, job.id, trial_ids(connection, job.id))
         attempts = report_attempts(connection, job.id, trial_only=True)
         why = causes(connection, job.id)
-    answered = [row for row in rows if row["attempt_state"] == AttemptState.ANSWERED]
-    durations = [row["duration_s"] for row in answered if row["duration_s"] is not None]
-    prompt = _mean([row["prompt_tokens"] for row in answered])
-    completion = _mean([row["completion_tokens"] for row in answered])
+    answered = [row for row in rows if row.attempt_state == AttemptState.ANSWERED]
+    durations = [row.duration_s for row in answered if row.duration_s is not None]
+    prompt = _mean([row.prompt_tokens for row in answered])
+    completion = _mean([row.completion_tokens for row in answered])
     left = job.total - sum(counts.values())
     p50 = percentile(durations, 50)
     mean_s = sum(durations) / len(durations) if durations else None
@@ -72,17 +72,17 @@ def report_trial(ledger: Ledger, job: Job, *, price: Price | None) -> TrialRepor
     known = [cost for cost in costs if cost is not None]
     return TrialReport(
         task_id=job.task_id,
-        endpoint=rows[0]["endpoint"] if rows else None,
+        endpoint=rows[0].endpoint if rows else None,
         size=sum(counts.values()),
         counts=counts,
-        lost=sum(row["state"] == ItemState.IN_DOUBT and row["item_cause"] in OUR_OWN_DEATHS for row in rows),
+        lost=sum(row.state == ItemState.IN_DOUBT and row.item_cause in OUR_OWN_DEATHS for row in rows),
         total=job.total,
         left=left,
         e2el_p50_s=p50,
         e2el_max_s=max(durations, default=None),
         prompt_tokens=prompt,
         completion_tokens=completion,
-        cut_by_limit=sum(row["finish_reason"] == "length" for row in answered),
+        cut_by_limit=sum(row.finish_reason == "length" for row in answered),
         samples=[_sample(row) for row in answered[:SHOWN]],
         causes=why,
         price=price,
@@ -105,8 +105,8 @@ def gate(report: TrialReport, *, max_failed_share: float, max_cost_pusd: int | N
     return None
 
 
-def _cost(price: Price | None, row: Mapping[str, Any]) -> int | None:
-    return usage_cost_pusd(price, Usage(row["prompt_tokens"], row["completion_tokens"]))
+def _cost(price: Price | None, row: Result) -> int | None:
+    return usage_cost_pusd(price, Usage(row.prompt_tokens, row.completion_tokens))
 
 
 def _mean(values: list[int | None]) -> float | None:
@@ -114,8 +114,8 @@ def _mean(values: list[int | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _sample(row: Mapping[str, Any]) -> Sample:
-    return Sample(row["custom_id"], answer_text(bytes(row["raw"] or b"")), row["finish_reason"])
+def _sample(row: Result) -> Sample:
+    return Sample(row.custom_id, answer_text(bytes(row.raw or b"")), row.finish_reason)
 
 
 def answer_text(raw: bytes) -> str | None:

@@ -109,7 +109,8 @@ class ScriptedEndpoint:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         count = 0
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while head := await reader.readuntil(b"\r\n\r\n"):
+            while (first := await reader.readexactly(1)).isalpha():  # anything else is no HTTP: it hangs up
+                head = first + await reader.readuntil(b"\r\n\r\n")
                 count += 1
                 lines = head.decode("latin-1").split("\r\n")
                 method, target, _ = lines[0].split(" ", 2)

@@ -36,7 +36,8 @@ def test_the_worst_case_is_never_below_the_cost(prompt: int, answer: int, slack:
 
 
 @pytest.mark.parametrize(
-    ("pusd", "text"), [(0, "0.00"), (PUSD, "1.00"), (1, "0.000000000001"), (-PUSD // 2, "-0.50"), (2_090_000_000_000, "2.09")]
+    ("pusd", "text"),
+    [(0, "0.00"), (PUSD, "1.00"), (1, "0.000000000001"), (-PUSD // 2, "-0.50"), (2_090_000_000_000, "2.09")],
 )
 def test_money_is_written_without_needless_zeros(pusd: int, text: str) -> None:
     assert usd(pusd) == text

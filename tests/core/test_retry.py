@@ -73,7 +73,8 @@ def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "to"), [(A.UNKNOWN, I.IN_DOUBT), (A.UNUSABLE, I.FAILED), (A.REFUSED, I.PENDING), (A.NOT_SENT, I.PENDING)]
+    ("outcome", "to"),
+    [(A.UNKNOWN, I.IN_DOUBT), (A.UNUSABLE, I.FAILED), (A.REFUSED, I.PENDING), (A.NOT_SENT, I.PENDING)],
 )
 def test_a_cancelled_job_sends_nothing_again(outcome: A, to: I) -> None:
     assert without_resend(Decision(I.PENDING, counted=1), _evidence(outcome)).to is to

@@ -30,7 +30,12 @@ def _faults(**changes: Any) -> list[str]:
 
 def test_the_seven_keys_work_alone() -> None:
     spec = parse_spec(json.dumps(SEVEN), where="job.json")
-    assert (spec.concurrency, spec.timeout_s, spec.endpoint, spec.on_unknown) == (8, 600.0, "/v1/chat/completions", None)
+    assert (spec.concurrency, spec.timeout_s, spec.endpoint, spec.on_unknown) == (
+        8,
+        600.0,
+        "/v1/chat/completions",
+        None,
+    )
 
 
 @pytest.mark.parametrize("value", [0, -1, 0.5, "eight", "8", True, None, [], 10_001])
@@ -101,7 +106,11 @@ def test_money_keeps_its_decimal_digits() -> None:
     assert (str(spec.price.input_per_1m_usd), str(spec.max_cost_usd)) == ("0.1", "0.7")
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=4))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=4
+    )
+)
 def test_no_value_of_any_key_raises_anything_but_faults(value: Any) -> None:
     for key in JobSpec.model_fields:
         spec, faults, _ = check_spec(json.dumps(SEVEN | {key: value}), where="job.json")

@@ -34,6 +34,8 @@ from tests.ledger.desk import (
     Came,
     Desk,
     check_books,
+    on_postgres,
+    on_sqlite,
     snapshot,
 )
 
@@ -360,10 +362,9 @@ def test_an_item_can_be_handed_out_again_after_it_was_released_or_settled(ledger
 # -- a ledger that is away for a while ---------------------------------------------------------------------------------
 
 
+@on_sqlite
 def test_a_ledger_that_another_process_has_locked_is_waited_for(own_ledger: Ledger) -> None:
     """SQLite's own wait is cut short here; the writer's goes on."""
-    if not own_ledger.is_sqlite:
-        pytest.skip("Postgres waits by itself, as long as it takes")
     patient = own_ledger
     hasty = Ledger(str(patient.url.database), folder=patient.folder, busy_timeout_s=0.01)
     desk, watched = Desk.open(patient), Watched(hasty)
@@ -393,9 +394,8 @@ def test_a_ledger_that_another_process_has_locked_is_waited_for(own_ledger: Ledg
     assert desk.state() == "completed"
 
 
+@on_postgres
 def test_a_connection_that_breaks_in_the_middle_is_made_anew(own_ledger: Ledger) -> None:
-    if own_ledger.is_sqlite:
-        pytest.skip("a SQLite ledger has no connection to lose")
     ledger, desk = own_ledger, Desk.open(own_ledger, 2)
     held, pending = desk.claim_one(0), 1
 
@@ -491,9 +491,8 @@ def _grow(desk: Desk, claimed: Claim, size: int) -> Any:
     return desk.settlement(claimed, Came(replace(ANSWERED.evidence, raw=raw), 300))
 
 
+@on_sqlite
 def test_a_full_database_is_reported_as_such_and_goes_on_when_there_is_room(own_ledger: Ledger) -> None:
-    if not own_ledger.is_sqlite:
-        pytest.skip("a Postgres server's disk is not ours to fill")
     desk, watched, room = Desk.open(own_ledger, 2), Watched(own_ledger), {"pages": 0}
     first, second = desk.claim()
 

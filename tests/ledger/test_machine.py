@@ -99,7 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """An owner hears what came of its request, or loses patience; it may say so twice."""
         held = data.draw(st.sampled_from([held for held in self.held if self.attempt(held).fate is not None]))
         what = self.attempt(held).evidence if hears or self.attempt(held).fate == "not connected" else UNKNOWN
-        assert self.desk.settle(held.claim, what, worker=held.worker).value == self.model.record(
+        assert self.desk.settle_in_a_group(held.claim, what, worker=held.worker).value == self.model.record(
             held.number, held.claim.fence, what, by=held.worker, tries=held.claim.tries
         )
         if forgets:

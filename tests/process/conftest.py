@@ -1,4 +1,4 @@
-"""A lab with a mock endpoint for tests of whole processes."""
+"""Labs with an endpoint for tests of whole processes: the mock one, or one that follows a script."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,6 +9,7 @@ import pytest
 
 from batchrun.mock.config import MockConfig
 from batchrun.mock.process import MockProcess
+from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.lab import Lab
 
 
@@ -33,3 +34,21 @@ def make_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
 def lab(make_lab: Callable[..., Lab]) -> Lab:
     """A lab with a quick endpoint without faults."""
     return make_lab()
+
+
+@pytest.fixture
+def make_scripted(tmp_path: Path) -> Iterator[Callable[..., tuple[Lab, ScriptedEndpoint]]]:
+    """Return a function that makes a lab whose endpoint follows a script."""
+    with ExitStack() as stack:
+
+        def make(name: str = "scripted", **script: Any) -> tuple[Lab, ScriptedEndpoint]:
+            folder = tmp_path / name
+            folder.mkdir()
+            endpoint = ScriptedEndpoint(script, log=folder / "requests.jsonl")
+            endpoint.start()
+            stack.callback(endpoint.stop)
+            lab = Lab(folder, base_url=endpoint.base_url, log=folder / "requests.jsonl")
+            stack.callback(lab.stop)
+            return lab, endpoint
+
+        yield make

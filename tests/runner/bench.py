@@ -21,9 +21,12 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, enter
 from batchrun.ledger.register import Line, write_items
 from batchrun.ledger.reports import count_items
+from batchrun.runner.ends import End, Waits
+from batchrun.runner.gear import Gear, Voice
+from batchrun.runner.means import Rules
 from batchrun.runner.partial import PartialOutput
 from batchrun.runner.policy import make_policy
-from batchrun.runner.session import End, Session, Waits
+from batchrun.runner.session import Session
 
 QUICK = Waits(idle_claim_s=0.05, never_reached_s=0.3, probe_s=0.02, drain_s=5.0)
 Answer = Callable[[str, int], Awaitable[Reply | Break]]  # (custom id, nth request of that item)
@@ -130,7 +133,8 @@ class Bench:
         self.ledger = Ledger(f"sqlite:///{self.folder}/ledger.db", folder=self.folder)
         self.worker: Worker = enter(self.ledger, name="bench", now=time.time())
         now = time.time()
-        spec = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
+        spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
+        spec |= {"fail_on_error": self.fail_on_error, "endpoint_down_limit_s": 0.5}
         with self.ledger.write() as connection:
             registered = job_moves.register_job(
                 connection,
@@ -171,26 +175,27 @@ class Bench:
         return Counter({state.value: count for state, count in counted.items() if count})
 
     def session(self) -> Session:
-        return Session(
-            ledger=self.ledger,
-            job=self.job,
-            worker=self.worker,
-            endpoint=self.endpoint,
-            judge=Judge(),
-            queue=self.queue,
-            policy=make_policy(
-                on_unknown=self.on_unknown, retry_times=self.retry_times, chance=lambda: 0.5, first_wait_s=0.02
-            ),
-            price=self.price,
-            fail_on_error=self.fail_on_error,
-            endpoint_down_limit_s=0.5,
-            partial=PartialOutput(self.ledger, self.job_id, self.folder / "out.jsonl"),
-            watch=lambda progress: None,
-            waits=self.waits,
-            log=lambda event, **fields: None,
-            say=self.said.append,
-            is_free=True,
+        policy = make_policy(
+            on_unknown=self.on_unknown, retry_times=self.retry_times, chance=lambda: 0.5, first_wait_s=0.02
         )
+        gear = Gear(
+            endpoint_of=lambda job: self.endpoint,
+            rules_of=lambda job: Rules(Judge(), self.price, policy),
+            is_free=lambda job: True,
+            queue_of=lambda name: self.queue,
+            waits_of=lambda job: self.waits,
+            dead_after_s=10.0,
+            worker_name="bench",
+        )
+        voice = Voice(
+            watch=lambda progress: None,
+            say=self.said.append,
+            log=lambda event, **fields: None,
+            show_trial=lambda report: None,
+            go_on=lambda report: True,
+        )
+        partial = PartialOutput(self.ledger, self.job_id, self.folder / "out.jsonl")
+        return Session(ledger=self.ledger, job=self.job, worker=self.worker, gear=gear, voice=voice, partial=partial)
 
     def run(self, meanwhile: Callable[[Session], Awaitable[None]] | None = None, *, timeout_s: float = 20.0) -> End:
         """Work on the job to an end; `meanwhile` runs beside it."""

@@ -1,0 +1,33 @@
+"""Writing very many rows at once: SQLAlchemy's per-row work would be most of a registration's time."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.exc import DBAPIError
+
+
+def insert_many(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows of plain values: by the driver's own loop on SQLite, by COPY on Postgres."""
+    if not rows:
+        return
+    if connection.dialect.name != "postgresql":
+        connection.exec_driver_sql(_insert_text(table.name, tuple(columns)), list(rows))
+        return
+    driver: Any = connection.connection.driver_connection
+    names = ", ".join(f'"{name}"' for name in columns)
+    statement = f'COPY "{table.name}" ({names}) FROM STDIN'
+    driver_error: type[Exception] = connection.dialect.loaded_dbapi.Error
+    try:
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except driver_error as error:  # the driver was called past SQLAlchemy, which would have done this
+        raise DBAPIError.instance(statement, None, error, driver_error) from error
+
+
+@cache
+def _insert_text(table: str, columns: tuple[str, ...]) -> str:
+    names = ", ".join(f'"{name}"' for name in columns)
+    return f'INSERT INTO "{table}" ({names}) VALUES ({", ".join("?" * len(columns))})'

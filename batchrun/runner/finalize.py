@@ -1,0 +1,39 @@
+"""The end of a job: its outputs written, and its state final. What was done is not repeated, what was not is."""
+
+import time
+
+from batchrun.core.states import JobState
+from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.consents import cancel_pending
+from batchrun.ledger.jobs import Job
+from batchrun.ledger.ledger import Ledger
+from batchrun.runner.export import Outputs, output_paths, write_outputs
+from batchrun.runner.partial import PartialOutput
+
+
+def finalize(ledger: Ledger, job: Job) -> Outputs | None:
+    """Write a finished job's outputs and close it; None while it is not finished. Repeats nothing that is done.
+
+    Raises:
+        LedgerFull: the outputs could not be written; the job stays `finalizing`, and `resume` tries again.
+    """
+    now = time.time()
+    with ledger.write() as connection:
+        job = job_moves.read_job(connection, job.id)
+        if job.state is JobState.CANCELLING:
+            cancel_pending(connection, job.id)  # what became pending after the cancel's own sweep
+        job_moves.move_job(connection, job.id, "finalize", now=now, reason=job.reason, message=job.message)
+        job = job_moves.read_job(connection, job.id)
+    output, errors = output_paths(job)
+    if job.state in (JobState.COMPLETED, JobState.CANCELLED):
+        if output.exists() and errors.exists():
+            return None
+        return write_outputs(ledger, job)
+    if job.state is not JobState.FINALIZING:
+        return None
+    outputs = write_outputs(ledger, job)
+    with ledger.write() as connection:
+        name = "close" if job.was_cancelled else "complete"
+        job_moves.move_job(connection, job.id, name, now=time.time(), reason=job.reason if job.was_cancelled else None)
+    PartialOutput(ledger, job.id, output).remove()
+    return outputs

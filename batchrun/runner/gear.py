@@ -1,0 +1,62 @@
+"""What wiring hands to a drive, what it speaks with, and what it comes to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from batchrun.ledger.jobs import Job
+from batchrun.runner.ends import End, Waits
+from batchrun.runner.export import Outputs
+from batchrun.runner.means import Endpoint, Log, Queue, Rules
+from batchrun.runner.progress import Watcher
+from batchrun.runner.standing import Standing
+from batchrun.runner.trial import TrialReport
+
+
+class Scope(StrEnum):
+    """How far a drive goes."""
+
+    TRIAL = "trial"  # the trial and no further
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Gear:
+    """How to reach the endpoint, judge, queue and wait, for any job of one ledger."""
+
+    endpoint_of: Callable[[Job], Endpoint]
+    rules_of: Callable[[Job], Rules]
+    is_free: Callable[[Job], bool]  # requests probably cost nothing there
+    queue_of: Callable[[str], Queue]  # by the worker's incarnation
+    waits_of: Callable[[Job], Waits]
+    dead_after_s: float
+    worker_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """What a drive tells, and asks, the person in front of it."""
+
+    watch: Watcher
+    say: Callable[[str], None]
+    log: Log
+    show_trial: Callable[[TrialReport], None]
+    go_on: Callable[[TrialReport], bool]  # asked once after a trial that passed
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a drive ended: where the job stands, what was written, and which signal or guard stopped it."""
+
+    standing: Standing
+    outputs: Outputs | None
+    trial: TrialReport | None = None
+    end: End | None = None
+
+    @property
+    def exit_code(self) -> int:
+        if self.end is not None and self.end.signal is not None:
+            return 128 + self.end.signal
+        if self.end is not None and self.end.trip is not None:
+            return self.end.trip.exit_code
+        return self.standing.exit_code

@@ -1,0 +1,51 @@
+"""Being a worker of a ledger, becoming a job's holder, and clearing up after dead ones."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from batchrun.errors import LedgerFault
+from batchrun.ledger.jobs import Job, take
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.liveness import Observer, Worker, enter
+from batchrun.runner.gear import Gear
+from batchrun.runner.sweep import Swept, sweep
+
+ROOM_PER_SLOT_BYTES = 16_384
+SMALLEST_ROOM_BYTES = 1 << 18
+
+
+@contextmanager
+def working(ledger: Ledger, gear: Gear, *, concurrency: int) -> Iterator[Worker]:
+    """Be a worker of this ledger for a while.
+
+    Raises:
+        LedgerFault: no space for the spool.
+    """
+    room_bytes = max(SMALLEST_ROOM_BYTES, concurrency * ROOM_PER_SLOT_BYTES)
+    try:
+        worker = enter(ledger, name=gear.worker_name, now=time.time(), room_bytes=room_bytes)
+    except OSError as error:
+        where = str(ledger.folder / "workers")
+        message = f"{where!r} cannot hold this worker's spool: {error.strerror}"
+        raise LedgerFault(message, hint="free disk space") from None
+    try:
+        yield worker
+    finally:
+        worker.leave(ledger, now=time.time())
+
+
+def try_to_hold(ledger: Ledger, job: Job, worker: Worker, observer: Observer) -> bool:
+    """Become the job's holder where nobody is, or where the holder is dead."""
+    if job.holder == worker.id:
+        return True
+    if job.holder is not None and not observer.is_dead(job.holder):
+        return False
+    with ledger.write() as connection:
+        return take(connection, job.id, worker_id=worker.id, instead_of=job.holder, now=time.time())
+
+
+def sweep_all(ledger: Ledger, gear: Gear, worker: Worker, observer: Observer | None = None) -> Swept:
+    """Adopt and rescue whatever dead workers of this ledger have left."""
+    observer = observer or Observer(ledger, dead_after_s=gear.dead_after_s)
+    return sweep(ledger, observer, except_worker=worker.id, rules_of=gear.rules_of)

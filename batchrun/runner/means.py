@@ -1,0 +1,100 @@
+"""What a performer works with, and whom it tells: the shapes that wiring and tests fill in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from batchrun.core.breaker import Trip
+from batchrun.core.outcome import Break, Evidence, Reply
+from batchrun.core.prices import Price
+from batchrun.core.retry import RetryPolicy
+from batchrun.ledger.commit import GroupCommit
+from batchrun.ledger.spool import Spool
+
+
+class Sender(Protocol):
+    """Sends one request, once. Never raises for what the network or the server does."""
+
+    @property
+    def address(self) -> str: ...
+
+    async def exchange(self, *, path: str, body: bytes, attempt_id: str) -> Reply | Break: ...
+
+
+class Endpoint(Sender, Protocol):
+    """What a session needs of an endpoint beside sending."""
+
+    async def is_reachable(self) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+class Carrier(Protocol):
+    """Carries hints to the performer; may lose, delay and repeat them."""
+
+    def send(self, job_id: int, item_ids: list[int]) -> None: ...
+
+
+class Queue(Carrier, Protocol):
+    """The queue of this process: carries hints, and hands each to `take`."""
+
+    def start(self, take: Callable[[int, int], None]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Judge(Protocol):
+    """Says what a reply or a break comes to; never raises."""
+
+    def __call__(self, exchange: Reply | Break, path: str, /) -> Evidence: ...
+
+    def clean(self, body: bytes, /) -> bytes:
+        """Return a body as it may be written to disk: without the key, should the server echo it."""
+        ...
+
+
+class Alarm(Protocol):
+    """Hears of what concerns more than one item. Called from the event loop; must not block."""
+
+    def throttled(self, wait_s: float) -> None:
+        """The endpoint asked for a pause: the whole job is held back for so long."""
+        ...
+
+    def unreachable(self, evidence: Evidence) -> None:
+        """No request reaches the endpoint any more."""
+        ...
+
+    def doubted(self, evidence: Evidence) -> None:
+        """An item is in doubt."""
+        ...
+
+    def trip(self, trip: Trip) -> None:
+        """The job must stop."""
+        ...
+
+
+class Log(Protocol):
+    """Takes one structured line about an event: ids and counts, never a prompt, an answer or a key."""
+
+    def __call__(self, event: str, /, **fields: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a job's evidence is judged, priced and followed."""
+
+    judge: Judge
+    price: Price | None
+    policy: RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a performer works with."""
+
+    commit: GroupCommit
+    sender: Sender
+    spool: Spool
+    attempt_id: Callable[[int], str]
+    chance: Callable[[], float]
+    longest_claim_age_s: float  # half of the time after which somebody else may call this process dead

@@ -6,8 +6,10 @@ Precedence is flag > job spec > BATCHRUN_* > OPENAI_* > .env > default; flags an
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from batchrun.errors import UsageFault
 
 
 class Settings(BaseSettings):
@@ -41,6 +43,19 @@ class Settings(BaseSettings):
 
 
 def load_settings(*, env_file: str | None = None, db: str | None = None, broker: str | None = None) -> Settings:
-    """Read the settings; a flag given here wins over the environment."""
+    """Read the settings; a flag given here wins over the environment.
+
+    Raises:
+        UsageFault: a variable has a value that it cannot have. The value is not repeated: it may be a secret.
+    """
     given = {name: value for name, value in (("db", db), ("broker", broker)) if value is not None}
-    return Settings(_env_file=env_file or ".env", **given)  # type: ignore[arg-type]
+    try:
+        return Settings(_env_file=env_file or ".env", **given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        faults = [f"{_variable(detail['loc'])}: {detail['msg']}" for detail in error.errors()]
+        raise UsageFault(f"a setting cannot be used: {'; '.join(faults)}", hint="correct or unset it") from None
+
+
+def _variable(place: tuple[int | str, ...]) -> str:
+    name = str(place[0]) if place else "settings"
+    return name if name.isupper() else f"BATCHRUN_{name.upper()}"

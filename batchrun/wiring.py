@@ -13,7 +13,8 @@ from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
 from batchrun.endpoint.key import Mask, clean_key
-from batchrun.errors import EndpointFault, UsageFault
+from batchrun.errors import EndpointFault, JobNotFound, UsageFault
+from batchrun.ledger.inspection import missing_ledger
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.queue.embedded import EmbeddedQueue
@@ -22,6 +23,16 @@ from batchrun.runner.gear import Gear
 from batchrun.runner.means import Rules
 from batchrun.runner.policy import make_policy
 from batchrun.settings import Settings
+
+
+def refuse_broker(settings: Settings) -> None:
+    """Refuse to work with a broker.
+
+    Raises:
+        UsageFault: one is named.
+    """
+    if settings.broker is not None:
+        raise UsageFault("BATCHRUN_BROKER is set, and this release works embedded only", hint="unset BATCHRUN_BROKER")
 
 
 def resolve_base_url(settings: Settings, spec_base_url: str | None, stored: str | None = None) -> str:
@@ -63,10 +74,7 @@ class House:
 
     def gear(self) -> Gear:
         """Return what a drive needs: how to reach, judge, price, retry, queue and wait, for any job of this ledger."""
-        if self.settings.broker is not None:
-            raise UsageFault(
-                "BATCHRUN_BROKER is set, and this release works embedded only", hint="unset BATCHRUN_BROKER"
-            )
+        refuse_broker(self.settings)
         return Gear(
             endpoint_of=self._endpoint,
             rules_of=self._rules,
@@ -131,8 +139,14 @@ def _price(job: Job) -> Price | None:
 
 
 @contextmanager
-def open_house(settings: Settings) -> Iterator[House]:
-    """Open the ledger, and close it at the end."""
+def open_house(settings: Settings, *, makes_ledger: bool = False) -> Iterator[House]:
+    """Open the ledger, and close it at the end.
+
+    Raises:
+        JobNotFound: there is no ledger, and none is to be made.
+    """
+    if not makes_ledger and (missing := missing_ledger(settings.db)):
+        raise JobNotFound(f"there is no ledger at {str(missing)!r}", hint="batchrun submit jobs/job.json makes one")
     ledger = Ledger(settings.db, folder=settings.home.absolute())
     try:
         yield House(settings, ledger)

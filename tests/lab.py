@@ -24,7 +24,20 @@ from batchrun.mock.log import read_log
 from batchrun.mock.process import MockProcess
 from batchrun.runner.standing import Standing, read_standing
 
-PRELOAD = ["tests.lab", "batchrun.__main__", "batchrun.wiring", "batchrun.cli.submit", "batchrun.cli.resume", "openai"]
+# Imported once, before the first fork; a module that is not there is passed over.
+PRELOAD = """
+tests.lab tests.acceptance.case batchrun.__main__ batchrun.wiring
+batchrun.cli.submit batchrun.cli.resume batchrun.cli.trial batchrun.cli.status batchrun.cli.retry_failed
+batchrun.cli.reconcile batchrun.cli.cancel batchrun.cli.export batchrun.cli.failures batchrun.cli.show batchrun.cli.ls
+batchrun.cli.validate batchrun.cli.db
+batchrun.runner.submit batchrun.runner.drive batchrun.runner.resume batchrun.runner.control batchrun.runner.reconcile
+openai httpcore2 anyio._backends._asyncio pysqlite3 psycopg psycopg_binary sqlalchemy.dialects.sqlite.pysqlite
+sqlalchemy.dialects.postgresql.psycopg alembic.command alembic.config alembic.context alembic.autogenerate mako.template
+celery.app.amqp celery.app.control celery.app.events celery.app.trace celery.backends.base celery.concurrency.solo
+celery.events.dispatcher celery.worker.worker celery.worker.components celery.worker.autoscale
+celery.worker.consumer.agent celery.worker.consumer.delayed_delivery celery.worker.control celery.worker.pidbox
+celery.worker.strategy kombu.transport.memory kombu.pidbox concurrent.futures.thread
+""".split()
 QUICK = {
     "BATCHRUN_FIRST_WAIT_S": "0.05",
     "BATCHRUN_LONGEST_WAIT_S": "0.5",

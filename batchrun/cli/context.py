@@ -49,11 +49,15 @@ class Context:
         return load_settings(env_file=self.env_file, db=self.db, broker=self.broker)
 
     @contextmanager
-    def house(self) -> "Iterator[House]":
-        """Open the ledger and all that belongs to it."""
+    def house(self, *, makes_ledger: bool = False) -> "Iterator[House]":
+        """Open the ledger and all that belongs to it; only a command that registers jobs makes one.
+
+        Raises:
+            JobNotFound: there is no ledger yet.
+        """
         from batchrun.wiring import open_house
 
-        with open_house(self.settings()) as house:
+        with open_house(self.settings(), makes_ledger=makes_ledger) as house:
             yield house
 
 

@@ -1,11 +1,14 @@
 """`batchrun ls`."""
 
+from contextlib import suppress
+
 import click
 
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit, put, rfc3339
 from batchrun.cli.standing import counted
+from batchrun.errors import JobNotFound
 
 
 @make_command("batchrun ls")
@@ -14,7 +17,8 @@ def command(context: Context) -> int:
     from batchrun.core.states import ItemState
     from batchrun.runner.standing import list_standings
 
-    with context.house() as house:
+    listed = []
+    with suppress(JobNotFound), context.house() as house:
         listed = list_standings(house.ledger)
     if context.json:
         jobs = [

@@ -39,10 +39,7 @@ def command(
         if dry_run or not plan.chosen:
             return _show_plan(context, plan, dry_run=dry_run)
         say(context, _plan_text(plan))
-        price = plan.greatest_pusd
-        if price is not None and not ask(
-            context, f"send {len(plan.chosen):,} items again for at most {dollars(price)}?"
-        ):
+        if (plan.greatest_pusd is not None or plan.billed) and not ask(context, _question(plan)):
             return 0
         moved = send_again(house.ledger, plan.job, plan.chosen)
         if no_run:
@@ -51,6 +48,11 @@ def command(
         with working(house.ledger, gear, concurrency=plan.job.concurrency) as worker:
             arrival = perform(context, house, job, worker=worker, prepare=change_of_mind(house.ledger))
     return show_arrival(context, arrival)
+
+
+def _question(plan: "RetryPlan") -> str:
+    cost = "" if plan.greatest_pusd is None else f" for at most {dollars(plan.greatest_pusd)}"
+    return f"send {len(plan.chosen):,} items again{cost}?"
 
 
 def _plan_text(plan: "RetryPlan") -> str:
@@ -64,6 +66,8 @@ def _plan_text(plan: "RetryPlan") -> str:
         left.append(f"{plan.permanent:,} permanent (--all)")
     if plan.in_doubt:
         left.append(f"{plan.in_doubt:,} in doubt (batchrun reconcile {plan.job.task_id})")
+    if plan.billed:
+        parts += f". {plan.billed:,} of them were, or may have been, billed once already"
     tail = f". Not sent again: {', '.join(left)}" if left else ""
     return f"{noun} to send again{f': {parts}' if parts else ''}{tail}"
 
@@ -77,6 +81,7 @@ def _show_plan(context: Context, plan: "RetryPlan", *, dry_run: bool = False, mo
                 "items": len(plan.chosen),
                 "permanent": plan.permanent,
                 "in_doubt": plan.in_doubt,
+                "possibly_billed": plan.billed,
                 "applied": moved > 0,
                 "dry_run": dry_run,
             },

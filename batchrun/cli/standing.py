@@ -25,6 +25,7 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
         "state": job.state.value,
         "reason": job.reason,
         "message": job.message,
+        "hint": standing.mend,
         "phase": job.phase,
         "trial": job.trial_verdict,
         "on_unknown": job.on_unknown,
@@ -95,6 +96,8 @@ def _details(standing: "Standing") -> list[str]:
     lines = []
     if job.message and job.state is not JobState.COMPLETED:
         lines.append(f"  {job.reason}: {job.message}")
+    if standing.mend:
+        lines.append(f"  do        {standing.mend}")
     if job.state is JobState.IN_PROGRESS and standing.holder is None:
         lines.append("  nobody works on it now; every answer is in the ledger")
     if standing.holder is not None:

@@ -74,9 +74,10 @@ def submit(
     trial_changes: dict[str, Any] | None = None,
 ) -> int:
     """Check, register or find, and drive as far as `scope`."""
+    from batchrun.runner.gear import Scope
     from batchrun.runner.hold import working
     from batchrun.runner.submit import Overrides, check, effective_spec
-    from batchrun.wiring import resolve_api_key, resolve_base_url
+    from batchrun.wiring import refuse_broker, resolve_api_key, resolve_base_url
 
     checked = check(spec, skip_invalid=skip_invalid)
     if max_cost is not None and checked.spec.price is None:
@@ -90,17 +91,25 @@ def submit(
     )
     if dry_run:
         return _dry_run(context, checked)
-    # A missing address or key is said before anything is written.
+    # What is missing for the start is said before anything is written.
+    refuse_broker(settings)
     base_url = resolve_base_url(settings, checked.spec.base_url)
     resolve_api_key(settings, base_url, checked.spec.api_key_env)
-    with context.house() as house:
+    with context.house(makes_ledger=True) as house:
         gear = house.gear()
         plan = effective_spec(checked, overrides) | {"resolved_base_url": base_url}
         plan["trial"] |= trial_changes or {}
         with working(house.ledger, gear, concurrency=int(plan["concurrency"])) as worker:
             try:
                 job = _registered(
-                    context, house, checked, plan, worker.id, accept_changes=accept_changes, wait=not no_wait
+                    context,
+                    house,
+                    checked,
+                    plan,
+                    worker.id,
+                    is_trial=scope is Scope.TRIAL,
+                    accept_changes=accept_changes,
+                    wait=not no_wait,
                 )
             except KeyboardInterrupt:
                 say(context, f"stopped before the job was registered; nothing was sent\nnext:  batchrun submit {spec}")
@@ -124,6 +133,7 @@ def _registered(
     plan: dict[str, Any],
     worker_id: int,
     *,
+    is_trial: bool,
     accept_changes: bool,
     wait: bool,
 ) -> "Job":
@@ -135,7 +145,7 @@ def _registered(
     job = verbs.find(ledger, checked.spec.task_id)
     if job is None:
         say(context, f"{checked.spec.task_id}: {checked.survey.items:,} items -> {plan['resolved_base_url']}")
-        job = verbs.register(ledger, checked, spec=plan, worker_id=worker_id)
+        job = verbs.register(ledger, checked, spec=plan, worker_id=worker_id, is_trial=is_trial)
         if job is not None:
             return job
         job = verbs.find(ledger, checked.spec.task_id)

@@ -15,8 +15,8 @@ class Price(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    input_per_1m_usd: Decimal = Field(ge=0, le=1_000_000)
-    output_per_1m_usd: Decimal = Field(ge=0, le=1_000_000)
+    input_per_1m_usd: Decimal = Field(ge=0, le=1_000_000, description="USD per million prompt tokens")
+    output_per_1m_usd: Decimal = Field(ge=0, le=1_000_000, description="USD per million completion tokens")
 
     @field_validator("*", mode="before")
     @classmethod

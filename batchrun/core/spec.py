@@ -61,7 +61,7 @@ class JobSpec(BaseModel):
     refused_statuses: tuple[Annotated[int, Field(ge=300, le=599)], ...] = Field(
         default=(), description="HTTP statuses of this endpoint that prove that nothing was billed"
     )
-    trial: TrialSpec = Field(default_factory=TrialSpec)
+    trial: TrialSpec = Field(default_factory=TrialSpec, description="the trial: size, sample, seed, max_failed_share")
     price: Price | None = Field(default=None, description="USD per million tokens")
     max_cost_usd: Decimal | None = Field(default=None, gt=0, description="no send that could take the job above this")
     error_file: str | None = Field(default=None, min_length=1, description="default: <output>.errors.jsonl")

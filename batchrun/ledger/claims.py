@@ -52,10 +52,9 @@ def claim(
         update(items)
         .where(
             items.c.id.in_(fitting),
-            items.c.job_id == job_id,
-            stands_in("claim"),
+            items.c.job_id.is_not_distinct_from(job_id),  # `=` would tempt Postgres to walk through all that is pending
             is_claimable(now),
-            job_allows(worker_id, now),
+            job_allows(job_id, worker_id, now),
             is_alive(worker_id),
         )
         .values(state=ItemState.RUNNING, fence=items.c.fence + 1, worker_id=worker_id)

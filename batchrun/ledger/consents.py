@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, select, update
 
-from batchrun.core.outcome import CAUSES
+from batchrun.core.outcome import CAUSES, Charge
 from batchrun.core.states import AttemptState, ItemState, JobState
 from batchrun.ledger.events import record_event
 from batchrun.ledger.guards import lock_jobs, stands_in
@@ -26,6 +26,7 @@ class Stopped:
     message: str | None
     worst_pusd: int | None
     tries: int
+    may_be_billed: bool  # some attempt of it was, or may have been, paid for: one more may be a second bill
 
     @property
     def is_permanent(self) -> bool:
@@ -42,7 +43,14 @@ def stopped_items(
     custom_ids: Sequence[str] = (),
 ) -> list[Stopped]:
     """List a job's failed or doubtful items, in input order."""
-    query = select(items).where(items.c.job_id == job_id, items.c.state == state, items.c.is_current)
+    billed = exists().where(
+        attempts.c.key > items.c.id * (1 << FENCE_BITS),
+        attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS),
+        attempts.c.charge != Charge.NONE.value,
+    )
+    query = select(items, billed.label("may_be_billed")).where(
+        items.c.job_id == job_id, items.c.state == state, items.c.is_current
+    )
     if causes:
         query = query.where(items.c.cause.in_(causes))
     if custom_ids:
@@ -60,6 +68,7 @@ def _stopped(row: Row[tuple[object, ...]]) -> Stopped:
         message=row.message,
         worst_pusd=row.worst_pusd,
         tries=row.tries,
+        may_be_billed=bool(row.may_be_billed),
     )
 
 

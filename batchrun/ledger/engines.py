@@ -173,7 +173,7 @@ def _open_postgres(url: URL) -> Engine:
     except ModuleNotFoundError as error:
         raise LedgerFault(
             f"the ledger is in Postgres and the driver {error.name!r} is not installed",
-            hint="pip install 'batchrun-llm[postgres]'",
+            hint="install the extra: .venv/bin/pip install '.[postgres]'",
         ) from None
 
 

@@ -41,25 +41,28 @@ def stands_in(move: str) -> ColumnElement[bool]:
 def is_claimable(now: float) -> ColumnElement[bool]:
     """Build the guard on an item alone: pending, current, and its wait passed."""
     return and_(
-        items.c.state == ItemState.PENDING,
+        stands_in("claim"),
         items.c.is_current,
         or_(items.c.not_before_at <= now, items.c.not_before_at > now + items.c.wait_s + CLOCK_SLACK_S),
     )
 
 
-def job_allows(worker_id: int, now: float) -> ColumnElement[bool]:
-    """Build the guard on the item's job: in progress, not throttled, this phase, and held by nobody else."""
-    return exists().where(
-        jobs.c.id == items.c.job_id,
+def job_allows(job_id: int, worker_id: int, now: float) -> ColumnElement[bool]:
+    """Build the guard on the job of the items: in progress, not throttled, this phase, and held by nobody else.
+
+    It does not depend on the item, but for the phase: so the database asks it once and not for every item.
+    """
+    allows = exists().where(
+        jobs.c.id == job_id,
         jobs.c.state == JobState.IN_PROGRESS,
         or_(jobs.c.holder.is_(None), jobs.c.holder == worker_id),
-        or_(jobs.c.phase == "full", items.c.is_trial),
         or_(
             jobs.c.throttle_until_at.is_(None),
             jobs.c.throttle_until_at <= now,
             jobs.c.throttle_until_at > now + jobs.c.throttle_wait_s + CLOCK_SLACK_S,
         ),
     )
+    return or_(allows.where(jobs.c.phase == "full"), and_(items.c.is_trial, allows))
 
 
 def is_alive(worker_id: int) -> ColumnElement[bool]:

@@ -25,6 +25,13 @@ class Found:
         return self.revision == self.known_revision
 
 
+def missing_ledger(address: str) -> Path | None:
+    """Return the path of a SQLite ledger that is not there; None where it is, and for a ledger that is no file."""
+    url = parse_url(address)
+    path = Path(str(url.database))
+    return path if url.get_backend_name() == "sqlite" and not path.exists() else None
+
+
 def inspect_ledger(address: str) -> Found:
     """Look at the ledger at `address`; a SQLite file that is not there is not made.
 
@@ -44,7 +51,7 @@ def inspect_ledger(address: str) -> Found:
             found.warnings.append(
                 "this SQLite can corrupt a write-ahead log: a rollback journal is used, which is slower"
             )
-        if not Path(str(url.database)).exists():
+        if missing_ledger(address):
             found.warnings.append("there is no ledger yet; the first submit makes it")
             return found
     engine = open_engine(url)

@@ -96,7 +96,8 @@ class _Drive:
     def _take_signal(self, number: int) -> None:
         if self._signal is None and self._session is not None:
             in_flight = self._session.in_flight
-            self._voice.say(f"draining: {in_flight} requests in flight will finish; once more gives them up (in doubt)")
+            noun = "request" if in_flight == 1 else "requests"
+            self._voice.say(f"draining: {in_flight} {noun} in flight will finish; once more gives them up (in doubt)")
         self._signal = number
         if self._session is not None:
             self._session.signal(number)

@@ -21,6 +21,11 @@ class RetryPlan:
     in_doubt: int  # may have been billed: `reconcile` is for these
 
     @property
+    def billed(self) -> int:
+        """How many of the chosen were, or may have been, paid for already: they may be billed a second time."""
+        return sum(one.may_be_billed for one in self.chosen)
+
+    @property
     def greatest_pusd(self) -> int | None:
         """The most that one more attempt of each can cost; None when no price is known."""
         return greatest_cost(self.chosen)

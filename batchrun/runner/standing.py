@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from batchrun.core.outcome import CAUSES
 from batchrun.core.states import FINAL_JOB_STATES, ItemState, JobState
 from batchrun.core.stats import percentile
 from batchrun.errors import JobNotFound
@@ -14,6 +15,16 @@ from batchrun.ledger.reports import AttemptReport, count_items, heartbeat, recen
 AUTH_REASONS = frozenset({"auth", "forbidden"})
 # Pauses that a person asked for, or that simply end a command's work, rather than a guard's stop.
 QUIET_REASONS = frozenset({"paused_by_user", "trial_only", "declined"})
+# What to do about a guard's stop that is no endpoint's refusal; for these `CAUSES` has the words.
+MENDS = {
+    "unreachable": "start the endpoint or correct OPENAI_BASE_URL, then `batchrun resume`",
+    "endpoint_down": "bring the endpoint back, then `batchrun resume`",
+    "failures_in_a_row": "look at the endpoint's own log and at `batchrun failures`, then `batchrun resume`",
+    "fail_on_error": "look at `batchrun failures`; `batchrun resume` goes on all the same",
+    "trial_gate": "look at `batchrun failures`; `batchrun resume` starts the full run all the same",
+    "budget": "raise the limit: `batchrun resume --max-cost`",
+    "disk_full": "free disk space, then `batchrun resume`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,15 @@ class Standing:
     def is_under_way(self) -> bool:
         """True while somebody works on the job."""
         return self.job.state not in FINAL_JOB_STATES and self.job.holder is not None
+
+    @property
+    def mend(self) -> str | None:
+        """Say what can be done about the stop; None where the job did not stop, or a person stopped it."""
+        reason = self.job.reason or ""
+        if self.job.state is not JobState.PAUSED or reason in QUIET_REASONS:
+            return None
+        cause = CAUSES.get(reason)
+        return cause.hint if cause else MENDS.get(reason)
 
     @property
     def performer(self) -> str:

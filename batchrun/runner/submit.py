@@ -157,8 +157,13 @@ def find(ledger: Ledger, task_id: str) -> Job | None:
             return None
 
 
-def register(ledger: Ledger, checked: Checked, *, spec: dict[str, Any], worker_id: int) -> Job | None:
+def register(
+    ledger: Ledger, checked: Checked, *, spec: dict[str, Any], worker_id: int, is_trial: bool = False
+) -> Job | None:
     """- -> validating -> in_progress: write the job with all its items, held by this process.
+
+    Args:
+        is_trial: a trial is wanted even where it leaves nothing for a full run.
 
     Returns:
         The job, or None when another process registered it first.
@@ -169,7 +174,7 @@ def register(ledger: Ledger, checked: Checked, *, spec: dict[str, Any], worker_i
     now = time.time()
     trial = spec["trial"]
     chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
-    has_trial = 0 < len(chosen) < checked.survey.items
+    has_trial = 0 < len(chosen) < checked.survey.items or (is_trial and bool(chosen))
     max_cost = spec["max_cost_usd"]
     with ledger.write() as connection:
         _refuse_shared_output(connection, checked)

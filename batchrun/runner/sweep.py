@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from batchrun.core.retry import decide
+from batchrun.errors import EndpointFault
 from batchrun.ledger.consents import retry_by_policy
 from batchrun.ledger.jobs import Job, move_job, read_job
 from batchrun.ledger.ledger import Ledger
@@ -37,7 +39,8 @@ def sweep(ledger: Ledger, observer: Observer, *, except_worker: int, rules_of: C
             swept.alive += 1
             continue
         swept.dead += 1
-        _bury(ledger, one, swept, rules_of)
+        with suppress(EndpointFault):  # another job's key is not known here: its dead wait for whoever has it
+            _bury(ledger, one, swept, rules_of)
     return swept
 
 

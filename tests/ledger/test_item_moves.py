@@ -69,7 +69,7 @@ def _attempt(desk: Desk, number: int) -> Claim:
 
 def _shown(desk: Desk) -> list[Stopped]:
     row = desk.item()
-    return [Stopped(row["id"], row["fence"], row["custom_id"], I.FAILED, None, None, None, 0)]
+    return [Stopped(row["id"], row["fence"], row["custom_id"], I.FAILED, None, None, None, 0, False)]
 
 
 def _record(desk: Desk, number: int, what: Came) -> None:

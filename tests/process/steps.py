@@ -1,13 +1,16 @@
 """What the tests of whole processes do again and again: wait for an instant, look from outside, judge at the end."""
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from batchrun.core.states import ItemState
+from batchrun.core.states import ItemState, JobState
 from batchrun.errors import BatchrunError
+from batchrun.ledger.engines import sqlite_module
+from batchrun.ledger.spool import read_frames
 from batchrun.runner.standing import Standing
 from tests.lab import Lab, Run, assert_accounts_agree
 
@@ -60,6 +63,56 @@ def until_said(run: Run, words: str, *, timeout_s: float = 20.0) -> None:
         return False
 
     until(look, f"{run.arguments} said {words!r}", timeout_s=timeout_s)
+
+
+def kill_with_answers_in_hand(lab: Lab, run: Run, count: int) -> None:
+    """Kill a process when it has received `count` answers that the ledger, held by us, has not taken yet."""
+    ledger = lab.ledger()
+    try:
+        with ledger.write():
+            until(lambda: _frames(lab) >= count, f"{count} answers lie in the spool")
+            run.kill()
+            run.process.join()
+    finally:
+        ledger.close()
+
+
+def _frames(lab: Lab) -> int:
+    folder = lab.folder / ".batchrun" / "workers"
+    return sum(len(list(read_frames(folder, lock.stem))) for lock in folder.glob("*.lock"))
+
+
+def stop_while_registering(lab: Lab, run: Run) -> None:
+    """Stop a process (SIGSTOP) in the middle of registering a job, at a moment when it does not lock the ledger."""
+    until_standing(lab, lambda standing: sum(standing.counts.values()) > 0, "a part of the items is registered")
+    deadline = time.monotonic() + 20.0
+    while True:
+        run.kill(signal.SIGSTOP)
+        until(lambda: _process_state(run) == "T", "it has stopped")
+        if not _is_locked(lab):
+            break
+        run.kill(signal.SIGCONT)
+        assert time.monotonic() < deadline
+        run.process.join(0.003)
+    standing = lab.standing()
+    assert standing.job.state is JobState.VALIDATING, "the registration was over too soon for this test"
+
+
+def _process_state(run: Run) -> str:
+    return Path(f"/proc/{run.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _is_locked(lab: Lab) -> bool:
+    module = sqlite_module()
+    connection = module.connect(lab.folder / ".batchrun" / "ledger.db", timeout=0, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except module.OperationalError:
+        return True
+    finally:
+        connection.close()
+    return False
 
 
 def is_reading(run: Run, name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from batchrun.core.states import ItemState, JobState
+from batchrun.core.states import ItemState
 from tests.lab import Lab, Run, assert_outputs_whole
 from tests.process.steps import (
     TASK,
@@ -14,8 +14,9 @@ from tests.process.steps import (
     assert_settled,
     ids,
     interrupted,
-    is_reading,
+    kill_with_answers_in_hand,
     performer_among,
+    stop_while_registering,
     until,
     until_said,
 )
@@ -104,21 +105,24 @@ def test_two_submits_of_one_new_job_are_one_job(lab: Lab) -> None:
     assert_outputs_whole(lab, ids(COUNT))
 
 
-def _registering(lab: Lab, *others: str) -> list[Run]:
-    """Start submits of one new job, the first a moment before the others, so that these meet its registration."""
-    lab.write_input(30_000)
-    first = lab.start("submit", "jobs/job.json", "--no-trial")
-    until(lambda: is_reading(first, "in.jsonl"), "the first one reads the input")
-    return [first, *(lab.start("submit", "jobs/job.json", "--no-trial", *flags.split()) for flags in others)]
+def _registering(lab: Lab) -> Run:
+    """A submit that is stopped in the middle of registering its job."""
+    lab.write_input(25_000)
+    run = lab.start("submit", "jobs/job.json", "--no-trial")
+    stop_while_registering(lab, run)
+    return run
 
 
 def test_a_submit_that_meets_a_registration_waits_for_it_and_follows(lab: Lab) -> None:
-    first, second, hasty = _registering(lab, "", "--no-wait")
+    first = _registering(lab)
+    hasty = lab.run("submit", "jobs/job.json", "--no-wait")
     assert hasty.wait() == 9, hasty.err
     assert f"(pid {first.process.pid} on " in hasty.err
+    second = lab.start("submit", "jobs/job.json")
+    until_said(second, "registered by")
+    first.kill(signal.SIGCONT)
     until_said(second, "performed by")
-    assert "registered by" in second.err
-    assert sum(lab.standing().counts.values()) == 30_000
+    assert sum(lab.standing().counts.values()) == 25_000
     for run in (second, first):
         run.kill(signal.SIGINT)
     assert (second.wait(), first.wait()) == (130, 130)
@@ -126,13 +130,13 @@ def test_a_submit_that_meets_a_registration_waits_for_it_and_follows(lab: Lab) -
 
 
 def test_a_submit_finishes_the_registration_of_one_that_was_killed_meanwhile(lab: Lab) -> None:
-    first, second = _registering(lab, "")
+    first = _registering(lab)
+    second = lab.start("submit", "jobs/job.json")
     until_said(second, "registered by")
-    assert lab.standing().job.state is JobState.VALIDATING
     first.kill()
     first.process.join()
     lab.await_arrivals(1, run=second)
-    assert sum(lab.standing().counts.values()) == 30_000
+    assert sum(lab.standing().counts.values()) == 25_000
     second.kill(signal.SIGINT)
     assert second.wait() == 130, second.err
     assert_sent_once(lab)
@@ -213,3 +217,14 @@ def test_looking_on_from_other_terminals_disturbs_nothing(lab: Lab) -> None:
     assert watch.json["state"] == "completed"
     until(lambda: not (lab.folder / "outputs" / "out.jsonl.partial").exists(), "the partial output is gone")
     assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+
+
+def test_answers_that_a_killed_process_had_received_are_kept_and_no_doubt_is_left(lab: Lab) -> None:
+    run = lab.start("submit", "jobs/job.json", "--no-trial")
+    lab.await_arrivals(40, run=run)
+    kill_with_answers_in_hand(lab, run, CONCURRENCY)
+    resumed = lab.run(*RESUME)
+    assert resumed.wait() == 0, resumed.err
+    assert "answers it had received are kept, 0 items are in doubt" in resumed.err
+    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+    assert_sent_once(lab)

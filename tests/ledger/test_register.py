@@ -1,0 +1,350 @@
+"""Writing a job's items, beginning again after a death half-way, and taking a changed input for the job's."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from batchrun.core.states import ItemState, JobState
+from batchrun.errors import IllegalMove
+from batchrun.ledger import jobs, register
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.register import (
+    CHUNK,
+    Changes,
+    Line,
+    accept,
+    compare,
+    forget_items,
+    stage,
+    unstage,
+    write_items,
+)
+from batchrun.ledger.reports import count_trial, item_history, trial_ids
+from batchrun.ledger.results import stream_results
+from batchrun.ledger.schema import incoming, items, ledgers, requests
+from tests.ledger.desk import (
+    ANSWERED,
+    NOW,
+    REFUSED,
+    UNKNOWN,
+    WORST_PUSD,
+    Desk,
+    hire,
+    line,
+    snapshot,
+)
+from tests.ledger.desk import register as register_job
+
+MANY = 100_000
+
+
+def count(ledger: Ledger, table: object) -> int:
+    with ledger.read() as connection:
+        number: int = connection.execute(select(func.count()).select_from(table)).scalar_one()  # type: ignore[arg-type]
+        return number
+
+
+def take_in(desk: Desk, *lines: Line) -> Changes:
+    """Take these lines for the job's input."""
+    stage(desk.ledger, desk.job_id, lines)
+    return accept(
+        desk.ledger, desk.job_id, input_digest="new", params_digest="newer", spec='{"a": 1}', trial=(), now=NOW
+    )
+
+
+def rows(desk: Desk) -> list[tuple[object, ...]]:
+    """Return (custom id, revision, current, position, line, state) of every item that ever was, in order of its id."""
+    columns = (
+        items.c.custom_id,
+        items.c.revision,
+        items.c.is_current,
+        items.c.position,
+        items.c.line_no,
+        items.c.state,
+    )
+    with desk.ledger.read() as connection:
+        query = select(*columns).where(items.c.job_id == desk.job_id).order_by(items.c.id)
+        return [tuple(row) for row in connection.execute(query)]
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def test_items_are_written_as_they_were_read(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, [line(0), line(1, is_rejected=True), line(2)], trial=(2,))
+    first, faulty, third = (desk.item(number) for number in range(3))
+    assert (first["custom_id"], first["position"], first["line_no"], first["revision"]) == ("q-0", 0, 1, 1)
+    assert (first["model"], first["worst_pusd"], bytes(first["request_digest"])) == (
+        "m",
+        WORST_PUSD,
+        line(0).request_digest,
+    )
+    assert [row["is_trial"] for row in (first, faulty, third)] == [False, False, True]
+    assert (faulty["state"], faulty["cause"], faulty["message"]) == ("rejected", "rejected", "not an object")
+    assert count(ledger, requests) == 2
+    with ledger.read() as connection:
+        assert trial_ids(connection, desk.job_id) == [third["id"]]
+        assert count_trial(connection, desk.job_id)[ItemState.PENDING] == 1
+
+
+def test_text_that_a_back_end_cannot_keep_does_not_stop_a_registration(ledger: Ledger) -> None:
+    odd = Line(0, 1, "q-0", b"d" * 16, "mo\0del", "half \ud83d of it", "/p", b"{\0}", None)
+    faulty = Line(1, 2, "q-1", None, None, "bad: \0", None, None, None)
+    desk = Desk.open(ledger, [odd, faulty])
+    assert (desk.item(0)["model"], desk.item(0)["note"]) == ("mo\ufffddel", "half \ufffd of it")
+    assert (desk.item(1)["note"], desk.item(1)["message"]) == ("bad: \ufffd", "bad: \ufffd")
+    assert desk.claim_one().body == b"{\0}"
+
+
+def test_item_ids_are_given_out_once_in_a_ledgers_life(ledger: Ledger) -> None:
+    """An attempt's public id is made of its item's: it must never mean another request."""
+    first = Desk.open(ledger, 3)
+    worker = hire(ledger)
+    job = register_job(ledger, 2, holder=worker)
+    write_items(ledger, job.id, [line(0), line(1)], trial=(), now=NOW)
+    forget_items(ledger, job.id)
+    second = Desk.open(ledger, 2)
+    assert first.item_ids == list(range(first.item_ids[0], first.item_ids[0] + 3))
+    assert second.item_ids == [first.item_ids[-1] + 3, first.item_ids[-1] + 4]
+    with ledger.read() as connection:
+        assert connection.execute(select(ledgers.c.next_item_id)).scalar() == second.item_ids[-1] + 1
+
+
+def test_two_items_of_one_name_are_refused(ledger: Ledger) -> None:
+    job = register_job(ledger, 2, holder=hire(ledger))
+    with pytest.raises(IntegrityError):
+        write_items(ledger, job.id, [line(0), line(0)], trial=(), now=NOW)
+    assert count(ledger, items) == 0
+
+
+def test_a_job_without_items_opens_and_ends(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 0)
+    assert desk.counts() == {}
+    assert desk.move("finalize")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_hundred_thousand_items_are_written_in_seconds(
+    own_ledger: Ledger, record_property: pytest.FixtureRequest
+) -> None:
+    lines = [line(number) for number in range(MANY)]
+    job = register_job(own_ledger, MANY, holder=hire(own_ledger))
+    began = time.perf_counter()
+    assert write_items(own_ledger, job.id, lines, trial=range(10), now=NOW) == MANY
+    with own_ledger.write() as connection:
+        assert jobs.move_job(connection, job.id, "open", now=NOW)
+    took_s = time.perf_counter() - began
+    record_property("items_per_s", round(MANY / took_s))  # type: ignore[operator]
+    print(f"\n{MANY:,} items in {took_s:.2f} s on {own_ledger.where.split(':')[0]}")
+    assert took_s < 30, "seconds, even on a machine that is busy with other things"
+
+
+# -- a registration that died -----------------------------------------------------------------------------------------
+
+
+def dying(count: int) -> Iterator[Line]:
+    yield from (line(number) for number in range(count))
+    raise ZeroDivisionError
+
+
+def test_a_registration_that_died_half_way_is_done_again(ledger: Ledger) -> None:
+    dead, heir = hire(ledger), hire(ledger)
+    total = CHUNK + 5
+    job = register_job(ledger, total, holder=dead)
+    with pytest.raises(ZeroDivisionError):
+        write_items(ledger, job.id, dying(CHUNK + 1), trial=(), now=NOW)
+    assert count(ledger, items) == CHUNK, "whole chunks, and nothing of the last"
+    with ledger.write() as connection:
+        assert not jobs.move_job(connection, job.id, "open", now=NOW)
+        assert jobs.take(connection, job.id, worker_id=heir, instead_of=dead, now=NOW)
+        jobs.restart_registration(connection, job.id, total=total - 5, input_digest="x", params_digest="y")
+    forget_items(ledger, job.id)
+    assert (count(ledger, items), count(ledger, requests)) == (0, 0)
+    write_items(ledger, job.id, [line(number, text="new") for number in range(total - 5)], trial=(1,), now=NOW)
+    with ledger.write() as connection:
+        assert jobs.move_job(connection, job.id, "open", now=NOW)
+    assert count(ledger, requests) == total - 5
+
+
+def test_whoever_lost_a_registration_writes_nothing_more(ledger: Ledger) -> None:
+    """It had been stopped for a while, and another process had taken it for dead."""
+    slow, heir = hire(ledger), hire(ledger)
+    job = register_job(ledger, CHUNK + 2, holder=slow)
+
+    def lines() -> Iterator[Line]:
+        yield from (line(number) for number in range(CHUNK + 1))
+        with ledger.write() as connection:
+            assert jobs.take(connection, job.id, worker_id=heir, instead_of=slow, now=NOW + 1)
+        forget_items(ledger, job.id)
+        write_items(ledger, job.id, [line(number, text="heir") for number in range(3)], trial=(), now=NOW)
+        yield line(CHUNK + 1)
+
+    with pytest.raises(IllegalMove, match="no longer, being registered by this process"):
+        write_items(ledger, job.id, lines(), trial=(), now=NOW)
+    assert count(ledger, items) == 3
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.VALIDATING])
+def test_items_of_a_job_that_is_registered_are_neither_written_nor_forgotten(ledger: Ledger, state: JobState) -> None:
+    desk = Desk.open(ledger, 2)
+    desk.settle(desk.claim_one(), ANSWERED)
+    desk.force_job(state=state)
+    before = snapshot(ledger)
+    with pytest.raises(IllegalMove, match="are not forgotten"):
+        forget_items(ledger, desk.job_id)
+    with pytest.raises(IllegalMove, match="being registered"):
+        write_items(ledger, desk.job_id, [line(9)], trial=(), now=NOW)
+    assert snapshot(ledger) == before
+
+
+# -- a changed input ---------------------------------------------------------------------------------------------------
+
+
+def test_the_same_input_changes_nothing(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, [line(0), line(1), line(2, is_rejected=True)])
+    before = rows(desk)
+    changes = take_in(desk, line(0), line(1), line(2, is_rejected=True))
+    assert changes == Changes(unchanged=3, changed=0, new=0, removed=0, busy=0)
+    assert changes.is_none
+    assert rows(desk) == before
+    assert (desk.job.input_digest, desk.job.params_digest, dict(desk.job.spec)) == ("new", "newer", {"a": 1})
+
+
+def test_every_kind_of_change_is_counted_and_made(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 5)
+    desk.settle(desk.claim_one(0), ANSWERED)
+    new = [line(7), line(0), line(2, text="edited"), line(9, is_rejected=True), line(4)]
+    placed = [Line(place, place + 10, *_rest(one)) for place, one in enumerate(new)]
+    changes = take_in(desk, *placed)
+    assert changes == Changes(unchanged=2, changed=1, new=2, removed=2, busy=0)
+    assert rows(desk) == [
+        ("q-0", 1, True, 1, 11, "completed"),
+        ("q-1", 1, False, 1, 2, "pending"),
+        ("q-2", 1, False, 2, 3, "pending"),
+        ("q-3", 1, False, 3, 4, "pending"),
+        ("q-4", 1, True, 4, 14, "pending"),
+        ("q-7", 1, True, 0, 10, "pending"),
+        ("q-2", 2, True, 2, 12, "pending"),
+        ("q-9", 1, True, 3, 13, "rejected"),
+    ]
+    assert desk.job.total == 5
+    assert desk.counts() == {"completed": 1, "pending": 3, "rejected": 1}
+    assert [one.custom_id for one in stream_results(ledger, desk.job_id)] == ["q-7", "q-0", "q-2", "q-9", "q-4"]
+    assert [event["detail"] for event in desk.events("changes_accepted")] == [
+        {"unchanged": 2, "changed": 1, "new": 2, "removed": 2, "busy": 0}
+    ]
+    assert count(ledger, incoming) == 0
+
+
+def _rest(one: Line) -> tuple[object, ...]:
+    return tuple(getattr(one, name) for name in list(Line.__dataclass_fields__)[2:])
+
+
+def test_a_new_revision_sends_the_new_request(ledger: Ledger) -> None:
+    desk = Desk.open(ledger)
+    take_in(desk, line(0, text="edited"))
+    with ledger.read() as connection:
+        current = select(items.c.id).where(items.c.job_id == desk.job_id, items.c.is_current)
+        desk.item_ids.append(connection.execute(current).scalar_one())
+    assert desk.claim(0) == []
+    assert desk.claim_one(1).body == line(0, text="edited").body
+
+
+@pytest.mark.parametrize("state", ["pending", "completed", "failed", "cancelled", "rejected"])
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_a_superseded_item_leaves_the_counts_and_keeps_its_attempts_and_money(
+    ledger: Ledger, state: str, how: str
+) -> None:
+    lines = [line(0, is_rejected=state == "rejected"), line(1)]
+    desk = Desk.open(ledger, lines)
+    if state in ("completed", "failed"):
+        desk.settle(desk.claim_one(), ANSWERED if state == "completed" else REFUSED)
+    elif state == "cancelled":
+        desk.force_item(state="cancelled")
+    assert desk.state() == state
+    before, made, money = desk.item(), desk.attempts(), desk.money
+    take_in(desk, *([line(0, text="edited"), line(1)] if how == "changed" else [line(1)]))
+    after = desk.item()
+    assert (after.pop("is_current"), before.pop("is_current")) == (False, True)
+    assert after.pop("fence") == before.pop("fence") + 1
+    assert after == before
+    assert (desk.attempts(), desk.money) == (made, money)
+    assert desk.counts() == {"pending": 2 if how == "changed" else 1}
+    assert [one.item_id for one in [*desk.shown("failed"), *desk.shown("in_doubt")]] == []
+
+
+@pytest.mark.parametrize("how", ["changed", "removed"])
+@pytest.mark.parametrize("state", ["running", "in_doubt"])
+def test_a_change_of_what_is_running_or_in_doubt_is_refused_whole(ledger: Ledger, state: str, how: str) -> None:
+    desk = Desk.open(ledger, 3)
+    claimed = desk.claim_one()
+    if state == "in_doubt":
+        desk.settle(claimed, UNKNOWN)
+    stage(ledger, desk.job_id, [line(0, text="edited"), line(1)] if how == "changed" else [line(1)])
+    before = snapshot(ledger)
+    with ledger.read() as connection:
+        assert compare(connection, desk.job_id).busy == 1
+    with pytest.raises(IllegalMove, match="1 changed or removed items are running or in doubt"):
+        accept(ledger, desk.job_id, input_digest="", params_digest="", spec="{}", trial=(), now=NOW)
+    assert snapshot(ledger) == before
+
+
+@pytest.mark.parametrize("state", ["running", "in_doubt"])
+def test_what_is_running_or_in_doubt_and_unchanged_stands_in_nobodys_way(ledger: Ledger, state: str) -> None:
+    desk = Desk.open(ledger, 2)
+    claimed = desk.claim_one()
+    if state == "in_doubt":
+        desk.settle(claimed, UNKNOWN)
+    assert take_in(desk, line(0), line(1, text="edited")).changed == 1
+    assert desk.settle(claimed, ANSWERED).value == ("moved" if state == "running" else "adopted")
+
+
+def test_a_line_that_comes_back_is_one_more_revision(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 2)
+    take_in(desk, line(1))
+    take_in(desk, line(0), line(1))
+    take_in(desk, line(0, text="edited"), line(1))
+    history = [(name, revision, current) for name, revision, current, *_ in rows(desk)]
+    assert history == [("q-0", 1, False), ("q-1", 1, True), ("q-0", 2, False), ("q-0", 3, True)]
+
+
+def test_many_changed_lines_are_taken_a_chunk_at_a_time(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "CHUNK", 7)
+    desk = Desk.open(ledger, 50)
+    changes = take_in(desk, *(line(number, text="edited" if number % 2 else "hello") for number in range(60)))
+    assert changes == Changes(unchanged=25, changed=25, new=10, removed=0, busy=0)
+    assert desk.counts() == {"pending": 60}
+    assert [row.position for row in stream_results(ledger, desk.job_id, chunk=7)] == list(range(60))
+
+
+def test_a_comparison_can_be_dropped_and_touches_no_other_job(ledger: Ledger) -> None:
+    desk, other = Desk.open(ledger, 2), Desk.open(ledger, 2)
+    before = snapshot(ledger)
+    stage(ledger, desk.job_id, [line(0)])
+    stage(ledger, other.job_id, [line(1)])
+    stage(ledger, desk.job_id, [line(0), line(1)])
+    with ledger.read() as connection:
+        assert compare(connection, desk.job_id) == Changes(unchanged=2, changed=0, new=0, removed=0, busy=0)
+        assert compare(connection, other.job_id) == Changes(unchanged=1, changed=0, new=0, removed=1, busy=0)
+    unstage(ledger, desk.job_id)
+    unstage(ledger, other.job_id)
+    assert snapshot(ledger) == before
+
+
+def test_the_history_of_an_item_spans_its_revisions(ledger: Ledger) -> None:
+    desk = Desk.open(ledger)
+    desk.settle(desk.claim_one(), REFUSED)
+    take_in(desk, line(0, text="edited"))
+    with ledger.write() as connection:
+        newest = select(func.max(items.c.id)).scalar_subquery()
+        connection.execute(update(items).where(items.c.id == newest).values(note="second"))
+        history = item_history(connection, desk.job_id, "q-0")
+        assert item_history(connection, desk.job_id, "q-9") is None
+    assert history is not None
+    assert (history["revision"], history["note"], bytes(history["body"])) == (2, "second", line(0, text="edited").body)
+    assert [attempt["state"] for attempt in history["attempts"]] == ["refused"]
+    assert bytes(history["attempts"][0]["raw"]) == REFUSED.evidence.raw

@@ -35,6 +35,7 @@ class Settings(BaseSettings):
     dead_after_s: float = Field(default=10.0, gt=0)
     idle_claim_s: float = Field(default=1.0, gt=0, description="an idle slot then claims straight from the ledger")
     never_reached_s: float = Field(default=10.0, gt=0, description="how long to try an endpoint never reached")
+    refused_s: float = Field(default=5.0, gt=0, description="how long a full ledger is waited for at a run's end")
     probe_s: float = Field(default=1.0, gt=0, description="between two looks for an endpoint that is away")
 
     def reveal_key(self) -> str | None:

@@ -114,6 +114,7 @@ class House:
             probe_s=self.settings.probe_s,
             drain_s=job.spec["timeout_s"] if own is None else own,
             heartbeat_s=self.settings.heartbeat_s,
+            refused_s=self.settings.refused_s,
             dead_after_s=self.settings.dead_after_s,
         )
 

@@ -111,7 +111,11 @@ def registration(*, count: int, pad: int) -> None:
         folder = Path(name)
         write_job(folder, count=count, concurrency=8, pad=pad)
         size_mb = (folder / "inputs" / "in.jsonl").stat().st_size / 1e6
-        env = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "BATCHRUN_NEVER_REACHED_S": "0.01", "BATCHRUN_PROBE_S": "0.01"}
+        env = {
+            "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+            "BATCHRUN_NEVER_REACHED_S": "0.01",
+            "BATCHRUN_PROBE_S": "0.01",
+        }
         began = time.monotonic()
         child = subprocess.run(
             [sys.executable, "-m", "batchrun", "submit", "jobs/job.json", "--no-trial", "--json"],
@@ -151,7 +155,9 @@ def main() -> None:
     from batchrun.ledger.engines import journal_mode, sqlite_module
 
     module = sqlite_module()
-    print(f"SQLite {module.sqlite_version} ({module.__name__.split('.')[0]}), journal {journal_mode(module)}, synchronous FULL")
+    print(
+        f"SQLite {module.sqlite_version} ({module.__name__.split('.')[0]}), journal {journal_mode(module)}, synchronous FULL"
+    )
     start_up(5)
     throughput(count=8_000, concurrency=64, latency_ms=0, runs=runs)
     throughput(count=10_000, concurrency=256, latency_ms=0, runs=runs)

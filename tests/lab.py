@@ -25,24 +25,67 @@ from batchrun.mock.process import MockProcess
 from batchrun.runner.standing import Standing, read_standing
 
 # Imported once, before the first fork; a module that is not there is passed over.
-PRELOAD = """
-tests.lab tests.acceptance.case batchrun.__main__ batchrun.wiring
-batchrun.cli.submit batchrun.cli.resume batchrun.cli.trial batchrun.cli.status batchrun.cli.retry_failed
-batchrun.cli.reconcile batchrun.cli.cancel batchrun.cli.export batchrun.cli.failures batchrun.cli.show batchrun.cli.ls
-batchrun.cli.validate batchrun.cli.db
-batchrun.runner.submit batchrun.runner.drive batchrun.runner.resume batchrun.runner.control batchrun.runner.reconcile
-openai httpcore2 anyio._backends._asyncio pysqlite3 psycopg psycopg_binary sqlalchemy.dialects.sqlite.pysqlite
-sqlalchemy.dialects.postgresql.psycopg alembic.command alembic.config alembic.context alembic.autogenerate mako.template
-celery.app.amqp celery.app.control celery.app.events celery.app.trace celery.backends.base celery.concurrency.solo
-celery.events.dispatcher celery.worker.worker celery.worker.components celery.worker.autoscale
-celery.worker.consumer.agent celery.worker.consumer.delayed_delivery celery.worker.control celery.worker.pidbox
-celery.worker.strategy kombu.transport.memory kombu.pidbox concurrent.futures.thread
-""".split()
+PRELOAD = [
+    "tests.lab",
+    "tests.acceptance.case",
+    "batchrun.__main__",
+    "batchrun.wiring",
+    "batchrun.cli.submit",
+    "batchrun.cli.resume",
+    "batchrun.cli.trial",
+    "batchrun.cli.status",
+    "batchrun.cli.retry_failed",
+    "batchrun.cli.reconcile",
+    "batchrun.cli.cancel",
+    "batchrun.cli.export",
+    "batchrun.cli.failures",
+    "batchrun.cli.show",
+    "batchrun.cli.ls",
+    "batchrun.cli.validate",
+    "batchrun.cli.db",
+    "batchrun.runner.submit",
+    "batchrun.runner.drive",
+    "batchrun.runner.resume",
+    "batchrun.runner.control",
+    "batchrun.runner.reconcile",
+    "openai",
+    "httpcore2",
+    "anyio._backends._asyncio",
+    "pysqlite3",
+    "psycopg",
+    "psycopg_binary",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "alembic.command",
+    "alembic.config",
+    "alembic.context",
+    "alembic.autogenerate",
+    "mako.template",
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.events",
+    "celery.app.trace",
+    "celery.backends.base",
+    "celery.concurrency.solo",
+    "celery.events.dispatcher",
+    "celery.worker.worker",
+    "celery.worker.components",
+    "celery.worker.autoscale",
+    "celery.worker.consumer.agent",
+    "celery.worker.consumer.delayed_delivery",
+    "celery.worker.control",
+    "celery.worker.pidbox",
+    "celery.worker.strategy",
+    "kombu.transport.memory",
+    "kombu.pidbox",
+    "concurrent.futures.thread",
+]
 QUICK = {
     "BATCHRUN_FIRST_WAIT_S": "0.05",
     "BATCHRUN_LONGEST_WAIT_S": "0.5",
     "BATCHRUN_IDLE_CLAIM_S": "0.2",
     "BATCHRUN_PROBE_S": "0.1",
+    "BATCHRUN_REFUSED_S": "0.5",
 }
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(PRELOAD)
@@ -67,7 +110,11 @@ def _child(
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if stream is not None:
             stream.close()
-    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0, "r"), os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    sys.stdin, sys.stdout, sys.stderr = (
+        os.fdopen(0, "r"),
+        os.fdopen(1, "w", buffering=1),
+        os.fdopen(2, "w", buffering=1),
+    )
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.register(signal.SIGUSR1, file=2)
     from batchrun.cli.main import run
@@ -250,7 +297,12 @@ class Lab:
 def batch_line(custom_id: str, text: str = "hello", **body: Any) -> str:
     """Return one OpenAI Batch line."""
     messages = [{"role": "user", "content": f"[[{custom_id}]] {text}"}]
-    line = {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": {"messages": messages, **body}}
+    line = {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"messages": messages, **body},
+    }
     return json.dumps(line) + "\n"
 
 
@@ -281,7 +333,9 @@ def assert_accounts_agree(lab: Lab, task_id: str = "batch-001", *, is_over: bool
     return standing
 
 
-def assert_outputs_whole(lab: Lab, ids: list[str], *, output: str = "out.jsonl", errors: str = "out.errors.jsonl") -> None:
+def assert_outputs_whole(
+    lab: Lab, ids: list[str], *, output: str = "out.jsonl", errors: str = "out.errors.jsonl"
+) -> None:
     """Assert that every input id stands exactly once in the two files, each in input order."""
     done = [line["custom_id"] for line in lab.lines(output)]
     failed = [line["custom_id"] for line in lab.lines(errors)]

@@ -1,4 +1,4 @@
-"""`-v`: one structured line on stderr for each attempt that was no plain answer. Ids and counts, never a prompt or a key."""
+"""`-v`: one structured line on stderr for each attempt that was no plain answer. Ids and counts, never a prompt."""
 
 import sys
 from typing import Any

@@ -28,7 +28,7 @@ def command(
     context: Context, job: str, retry: bool, fail: bool, items: tuple[str, ...], no_run: bool, dry_run: bool
 ) -> int:
     """Settle items in doubt: their requests left, or may have, and no answer is known. Without a flag: list them."""
-    from batchrun.runner.finalize import finalize
+    from batchrun.runner.control import close_if_over
     from batchrun.runner.hold import sweep_all, working
     from batchrun.runner.reconcile import fail_doubts, list_doubts
     from batchrun.runner.resume import change_of_mind
@@ -43,7 +43,7 @@ def command(
         with working(house.ledger, gear, concurrency=concurrency) as worker:
             # What dead workers had received settles doubts for nothing.
             if sweep_all(house.ledger, gear, worker).adopted:
-                finalize(house.ledger, read_standing(house.ledger, job).job)
+                close_if_over(house.ledger, job, worker, gear)
             found, doubts = list_doubts(house.ledger, job, custom_ids=items)
             chosen = [doubt.item for doubt in doubts]
             applied = 0

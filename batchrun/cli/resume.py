@@ -38,7 +38,7 @@ def command(
     """
     from batchrun.core.prices import to_pusd
     from batchrun.runner.hold import working
-    from batchrun.runner.resume import change_of_mind
+    from batchrun.runner.resume import change_of_mind, spoken_for
     from batchrun.runner.standing import read_standing
     from batchrun.runner.submit import check_again, has_other_input, is_unfinished
 
@@ -58,7 +58,7 @@ def command(
         gear = house.gear()
         step = change_of_mind(
             house.ledger,
-            on_unknown=on_unknown or house.settings.on_unknown,
+            on_unknown=on_unknown or spoken_for(before.job, house.settings.on_unknown),
             concurrency=concurrency,
             max_cost_pusd=to_pusd(max_cost),
             cancelled=cancelled,

@@ -85,6 +85,7 @@ def submit(
     settings = context.settings()
     overrides = Overrides(
         on_unknown=on_unknown or checked.spec.on_unknown or settings.on_unknown,
+        on_unknown_is_said=(on_unknown or checked.spec.on_unknown) is not None,
         concurrency=concurrency,
         max_cost_usd=max_cost,
         trial_size=0 if no_trial else trial_size,

@@ -41,7 +41,7 @@ class Breaker:
         return max(FIRST_IN_A_ROW, self.concurrency)
 
     def is_own_fault(self, item_id: int, evidence: Evidence) -> bool:
-        """Say whether a refusal that could be everyone's is this item's alone: others are answered, it is refused again."""
+        """Say whether a refusal is this item's own fault: others are answered, and it is refused again."""
         return evidence.cause in _MAYBE_OWN and self.answers > 0 and item_id in self._refused_before
 
     def saw(self, item_id: int, evidence: Evidence, to: ItemState) -> Trip | None:

@@ -1,6 +1,6 @@
 """The state machine: every state of a job, an item and an attempt, and every legal move between them.
 
-The ledger builds the guards of its statements from these tables, and the drawing in docs/lifecycle.md is made from them.
+The ledger builds its statements' guards from these tables, and the drawing in docs/lifecycle.md is made from them.
 """
 
 from dataclasses import dataclass
@@ -145,6 +145,13 @@ JOB_MOVES: dict[str, JobMove] = {
         _job("complete", {_J.FINALIZING}, _J.COMPLETED, "holder", "outputs renamed into place; never cancelled"),
         _job("cancel", {_J.IN_PROGRESS, _J.PAUSED}, _J.CANCELLING, "user", "pending items become cancelled"),
         _job("close", {_J.FINALIZING}, _J.CANCELLED, "holder", "outputs renamed into place; was cancelled"),
+        _job(
+            "rewrite",
+            {_J.COMPLETED, _J.CANCELLED},
+            _J.FINALIZING,
+            "user, sweeper",
+            "a doubt was settled after the end: the outputs are written anew; what was cancelled stays so",
+        ),
         _job(
             "reopen",
             {_J.COMPLETED, _J.CANCELLED, _J.FINALIZING},

@@ -7,6 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
+from batchrun.ledger.ledger import Ledger
+
 
 def insert_many(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert rows of plain values: by the driver's own loop on SQLite, by COPY on Postgres."""
@@ -25,6 +27,13 @@ def insert_many(connection: Connection, table: Table, columns: Sequence[str], ro
                 copy.write_row(row)
     except driver_error as error:  # the driver was called past SQLAlchemy, which would have done this
         raise DBAPIError.instance(statement, None, error, driver_error) from error
+
+
+def refresh_statistics(ledger: Ledger, table: Table) -> None:
+    """Let Postgres look at a table that has just been filled: until it does, its plans are for an empty one."""
+    if not ledger.is_sqlite:
+        with ledger.write() as connection:
+            connection.exec_driver_sql(f'ANALYZE "{table.name}"')
 
 
 @cache

@@ -152,22 +152,37 @@ def move_job(
     reason: str | None = None,
     message: str | None = None,
     only_reason: str | None = None,
+    holder: int | None = None,
 ) -> bool:
     """Make one move of the job-move table; False when the job is not in one of its from-states.
 
     Args:
         only_reason: the move is made only while the job's reason is this one (a probe lifts its own pause).
+        holder: the move is made only while this worker holds the job.
     """
     move = JOB_MOVES[name]
     lock_jobs(connection, [job_id])  # the guard below looks at the items too, which must not move meanwhile
     guard = [jobs.c.id == job_id, jobs.c.state.in_(move.sources), *_beside(name, job_id)]
     if only_reason is not None:
         guard.append(jobs.c.reason == only_reason)
+    if holder is not None:
+        guard.append(jobs.c.holder == holder)
     values = {"state": move.target, "reason": reason, "message": storable(message), **_brings(name, now)}
     if not connection.execute(update(jobs).where(*guard).values(values)).rowcount:
         return False
     record_event(connection, job_id, name, at=now, detail={"reason": reason, "message": message} if reason else None)
     return True
+
+
+def write_anew(connection: Connection, job_id: int, *, now: float) -> None:
+    """Make a job that had ended write its outputs anew; where items became pending again, perform it again.
+
+    A cancelled job stays cancelled: nothing of it becomes pending by itself.
+    """
+    if move_job(connection, job_id, "rewrite", now=now):
+        pending = exists().where(items.c.job_id == job_id, items.c.is_current, items.c.state == ItemState.PENDING)
+        if connection.execute(select(pending)).scalar():
+            move_job(connection, job_id, "reopen", now=now)
 
 
 def _beside(name: str, job_id: int) -> list[ColumnElement[bool]]:

@@ -2,20 +2,21 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
 
 from batchrun.core.states import ItemState, JobState
 from batchrun.errors import IllegalMove
-from batchrun.ledger.bulk import insert_many
+from batchrun.ledger.bulk import insert_many, refresh_statistics
 from batchrun.ledger.events import record_event
 from batchrun.ledger.guards import lock_jobs
+from batchrun.ledger.jobs import move_job, set_phase
 from batchrun.ledger.ledger import Ledger, storable
 from batchrun.ledger.schema import incoming, items, jobs, ledgers, requests
 
 CHUNK = 10_000
+CHUNK_BYTES = 16_000_000  # of request bodies: a few large lines fill a chunk as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def write_items(ledger: Ledger, job_id: int, lines: Iterable[Line], *, trial: Co
                 raise IllegalMove("the job is not, or no longer, being registered by this process")
             _insert(connection, job_id, [(line, 1) for line in chunk], trial=trial, now=now)
         count += len(chunk)
+    refresh_statistics(ledger, items)
     return count
 
 
@@ -96,8 +98,15 @@ def forget_items(ledger: Ledger, job_id: int) -> None:
 
 
 def _chunks(lines: Iterable[Line]) -> Iterator[Sequence[Line]]:
-    iterator = iter(lines)
-    while chunk := list(islice(iterator, CHUNK)):
+    chunk: list[Line] = []
+    size_bytes = 0
+    for line in lines:
+        chunk.append(line)
+        size_bytes += len(line.body or b"")
+        if len(chunk) >= CHUNK or size_bytes >= CHUNK_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
         yield chunk
 
 
@@ -240,6 +249,8 @@ def accept(
 ) -> Changes:
     """Make the staged lines the job's input: unchanged items stay, changed ones are revised, removed ones superseded.
 
+    A job that had ended is open again in the same transaction.
+
     Raises:
         IllegalMove: a changed or removed item is running or in doubt. Nothing was changed.
     """
@@ -260,6 +271,10 @@ def accept(
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(values))
         connection.execute(delete(incoming).where(incoming.c.job_id == job_id))
         record_event(connection, job_id, "changes_accepted", at=now, detail=asdict(changes))
+        if not changes.is_none:
+            verdict = connection.execute(select(jobs.c.trial_verdict).where(jobs.c.id == job_id)).scalar_one()
+            set_phase(connection, job_id, phase="full", verdict=verdict or "skipped", now=now)
+            move_job(connection, job_id, "reopen", now=now)
         return changes
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
 from batchrun.core.outcome import Charge
 from batchrun.core.states import AttemptState, ItemState
@@ -199,20 +199,22 @@ def claimable_ids(
     connection: Connection, job_id: int, *, after: int, limit: int, trial_only: bool, now: float
 ) -> list[int]:
     """Return the next items that may be claimed, by id."""
-    query = select(items.c.id).where(items.c.job_id == job_id, items.c.id > after, is_claimable(now))
-    if trial_only:
-        query = query.where(items.c.is_trial)
+    query = select(items.c.id).where(*_of_scope(job_id, trial_only), items.c.id > after, is_claimable(now))
     return list(connection.execute(query.order_by(items.c.id).limit(limit)).scalars())
 
 
 def next_ready_at(connection: Connection, job_id: int, *, trial_only: bool) -> float | None:
     """Return when the next pending item's wait is over; None when nothing is pending."""
-    query = select(func.min(items.c.not_before_at)).where(
-        items.c.job_id == job_id, items.c.is_current, items.c.state == ItemState.PENDING
-    )
-    if trial_only:
-        query = query.where(items.c.is_trial)
-    return connection.execute(query).scalar()
+    pending = (*_of_scope(job_id, trial_only), items.c.is_current, items.c.state == ItemState.PENDING)
+    return connection.execute(select(func.min(items.c.not_before_at)).where(*pending)).scalar()
+
+
+def _of_scope(job_id: int, trial_only: bool) -> tuple[ColumnElement[bool], ...]:
+    """Build the condition on the items of a job, or of its trial: those few are looked up first, and then the rest."""
+    if not trial_only:
+        return (items.c.job_id == job_id,)
+    tried = items.alias("tried")
+    return (items.c.id.in_(select(tried.c.id).where(tried.c.job_id == job_id, tried.c.is_trial)),)
 
 
 def trial_ids(connection: Connection, job_id: int) -> list[int]:

@@ -58,27 +58,29 @@ def _query() -> Select[Any]:
         .select_from(items)
         .outerjoin(telling, telling.c.key == func.coalesce(items.c.answer_key, last))
         .outerjoin(answers, answers.c.key == telling.c.key)
-        .where(items.c.job_id == bindparam("the_job"), items.c.is_current)
+        .where(items.c.is_current)
         .order_by(items.c.position)
     )
 
 
 def results_of(connection: Connection, job_id: int, item_ids: Collection[int]) -> Sequence[Result]:
     """Return these items in input order."""
-    return connection.execute(_query().where(items.c.id.in_(item_ids)), {"the_job": job_id}).all()
+    # `=` on the job would tempt Postgres to walk through all of it.
+    query = _query().where(items.c.id.in_(item_ids), items.c.job_id.is_not_distinct_from(job_id))
+    return connection.execute(query).all()
 
 
 def stream_results(
     ledger: Ledger, job_id: int, *, states: Collection[ItemState] = tuple(ItemState), chunk: int = 1_000
 ) -> Iterator[Result]:
     """Yield the job's items in these states in input order, `chunk` to a transaction."""
-    query = _query().where(items.c.position > bindparam("after")).limit(chunk)
+    query = _query().where(items.c.job_id == job_id, items.c.position > bindparam("after")).limit(chunk)
     if len(states) < len(ItemState):
         query = query.where(items.c.state.in_([state.value for state in states]))
     after = -1
     while True:
         with ledger.read() as connection:
-            rows = connection.execute(query, {"the_job": job_id, "after": after}).all()
+            rows = connection.execute(query, {"after": after}).all()
         yield from rows
         if len(rows) < chunk:
             return

@@ -86,6 +86,8 @@ _CORRECT = (
 
 def settle_answers(connection: Connection, settlements: Sequence[Settlement]) -> bool:
     """running -> completed for a whole group of answers; False where any guard failed: then roll back and go singly."""
+    if not settlements:
+        return True
     lock_jobs(connection, [one.job_id for one in settlements])
     if not record_open(connection, settlements):
         return False

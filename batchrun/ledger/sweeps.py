@@ -35,11 +35,18 @@ class OpenAttempt:
 
 def incarnations(connection: Connection, *, except_worker: int) -> list[Incarnation]:
     """Return the workers that have not left in order or that still have open attempts, this one excepted."""
-    # Looked for job by job: each has an index of its open attempts, and there are few of them.
-    owners = select(attempts.c.worker_id).join(jobs, jobs.c.id == attempts.c.job_id).where(_IS_OPEN)
+    # Looked for job by job: there is an index of each job's open attempts, and they are few.
+    owners = select(attempts.c.worker_id).where(attempts.c.job_id.in_(select(jobs.c.id)), _IS_OPEN)
     is_left = or_(workers.c.ended_at.is_(None), workers.c.id.in_(owners))
     rows = connection.execute(select(workers).where(is_left, workers.c.id != except_worker).order_by(workers.c.id))
     return [Incarnation(row.id, row.incarnation, row.host, Path(row.folder)) for row in rows]
+
+
+def buried_with_spool(connection: Connection, folder: Path) -> list[Incarnation]:
+    """Return the workers that were buried from elsewhere, where nobody could see their spools in `folder`."""
+    here = {path.name.split(".")[0] for path in folder.glob("*.spool.*")}
+    query = select(workers).where(workers.c.incarnation.in_(here), workers.c.ended_at.is_not(None))
+    return [Incarnation(row.id, row.incarnation, row.host, folder) for row in connection.execute(query)]
 
 
 def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from batchrun.core.states import ItemState, JobState
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.liveness import Observer
+from batchrun.ledger.liveness import Observer, Worker
 from batchrun.ledger.reports import count_items
 from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Gear
@@ -49,14 +49,19 @@ def cancel(ledger: Ledger, task_id: str, *, dry_run: bool = False) -> Cancelled:
 
 def close_cancelled(ledger: Ledger, task_id: str, gear: Gear) -> None:
     """Bring a cancelled job to its end where no living process does: sweep, and write the outputs."""
+    with working(ledger, gear, concurrency=1) as worker:
+        sweep_all(ledger, gear, worker)
+        close_if_over(ledger, task_id, worker, gear)
+
+
+def close_if_over(ledger: Ledger, task_id: str, worker: Worker, gear: Gear) -> None:
+    """Write the outputs of a job that has nothing left to do, unless a living process performs it."""
     with ledger.read() as connection:
         job = job_moves.find_job(connection, task_id)
-    with working(ledger, gear, concurrency=1) as worker:
-        if not try_to_hold(ledger, job, worker, Observer(ledger, dead_after_s=gear.dead_after_s)):
-            return
-        try:
-            sweep_all(ledger, gear, worker)
-            finalize(ledger, job)
-        finally:
-            with ledger.write() as connection:
-                job_moves.drop(connection, job.id, worker_id=worker.id, active_s=0.0)
+    if not try_to_hold(ledger, job, worker, Observer(ledger, dead_after_s=gear.dead_after_s)):
+        return
+    try:
+        finalize(ledger, job, holder=worker.id)
+    finally:
+        with ledger.write() as connection:
+            job_moves.drop(connection, job.id, worker_id=worker.id, active_s=0.0)

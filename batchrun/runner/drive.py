@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -188,18 +189,13 @@ class _Drive:
             end = await session.work(trial_only=True)
             if end.kind is not EndKind.DONE:
                 return end
-            judging = asyncio.create_task(asyncio.to_thread(self._judge_trial, job))
-            while not judging.done():  # a person may think about it for long
-                await session.beat_when_due()
-                await asyncio.wait({judging}, timeout=0.5)
-            stop = judging.result()
-            if stop is not None:
+            if (stop := await self._judge_trial(session, job)) is not None:
                 return stop
         return await session.work(trial_only=False)
 
-    def _judge_trial(self, job: Job) -> End | None:
+    async def _judge_trial(self, session: Session, job: Job) -> End | None:
         """Let the trial's gate, and the person, decide about the full run; return the end when it must not follow."""
-        report = report_trial(self._ledger, job, price=self._gear.rules_of(job).price)
+        report = await asyncio.to_thread(report_trial, self._ledger, job, price=self._gear.rules_of(job).price)
         self._trial = report
         self._voice.show_trial(report)
         job = self._job()
@@ -210,10 +206,26 @@ class _Drive:
         if self._scope is Scope.TRIAL:
             self._set_verdict(job, "full", "passed")
             return End(EndKind.TRIPPED, Trip(TRIAL_ONLY, "the trial passed; submit or resume starts the full run", 0))
-        if not self._voice.go_on(report):
+        answer = await self._ask(session, report)
+        if answer is None:
+            return End(EndKind.DRAINED, signal=self._signal)
+        if not answer:
             return End(EndKind.TRIPPED, Trip("declined", "you did not want the full run; resume starts it", 0))
         self._set_verdict(job, "full", "passed")
         return None
+
+    async def _ask(self, session: Session, report: TrialReport) -> bool | None:
+        """Ask whether to go on, however long that takes; None when a signal came instead of an answer."""
+        answers: list[bool] = []
+        # A thread that nobody waits for: it may sit in a read from the terminal that never ends.
+        asking = threading.Thread(target=lambda: answers.append(self._voice.go_on(report)), daemon=True)
+        asking.start()
+        while asking.is_alive():
+            if self._signal is not None:
+                return None
+            await session.beat_when_due()
+            await asyncio.sleep(0.05)
+        return bool(answers and answers[0]) if self._signal is None else None
 
     def _set_verdict(self, job: Job, phase: str, verdict: str) -> None:
         with self._ledger.write() as connection:
@@ -230,7 +242,7 @@ class _Drive:
                     connection, job.id, "pause", now=time.time(), reason=end.trip.reason, message=end.trip.message
                 )
         if end is None or end.kind in (EndKind.DONE, EndKind.CANCELLED):
-            return finalize(self._ledger, job)
+            return finalize(self._ledger, job, holder=self._worker.id)
         if end.kind in (EndKind.TRIPPED, EndKind.DRAINED, EndKind.PAUSED):
             return write_outputs(self._ledger, job, so_far=True)
         return None

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 
+from batchrun.errors import LedgerFault
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import claimable_ids
 from batchrun.runner.means import Carrier
@@ -11,6 +12,7 @@ from batchrun.runner.perform import Performer
 
 READ_AT_ONCE = 1_000
 HINTS_PER_SLOT = 2
+AGAIN_S = 0.5  # after the ledger could not be read
 
 
 class Feed:
@@ -40,7 +42,11 @@ class Feed:
                 await self._performer.intake.has_consumed.wait()
                 continue
             if not self._ids:
-                self._ids.extend(await asyncio.to_thread(self.read, after=self._cursor, limit=READ_AT_ONCE))
+                try:
+                    self._ids.extend(await asyncio.to_thread(self.read, after=self._cursor, limit=READ_AT_ONCE))
+                except LedgerFault:
+                    await asyncio.sleep(AGAIN_S)
+                    continue
                 if not self._ids:
                     self.is_exhausted = True
                     return

@@ -11,7 +11,7 @@ from batchrun.runner.export import Outputs, output_paths, write_outputs
 from batchrun.runner.partial import PartialOutput
 
 
-def finalize(ledger: Ledger, job: Job) -> Outputs | None:
+def finalize(ledger: Ledger, job: Job, *, holder: int) -> Outputs | None:
     """Write a finished job's outputs and close it; None while it is not finished. Repeats nothing that is done.
 
     Raises:
@@ -22,7 +22,9 @@ def finalize(ledger: Ledger, job: Job) -> Outputs | None:
         job = job_moves.read_job(connection, job.id)
         if job.state is JobState.CANCELLING:
             cancel_pending(connection, job.id)  # what became pending after the cancel's own sweep
-        job_moves.move_job(connection, job.id, "finalize", now=now, reason=job.reason, message=job.message)
+        job_moves.move_job(
+            connection, job.id, "finalize", now=now, reason=job.reason, message=job.message, holder=holder
+        )
         job = job_moves.read_job(connection, job.id)
     output, errors = output_paths(job)
     if job.state in (JobState.COMPLETED, JobState.CANCELLED):
@@ -34,6 +36,7 @@ def finalize(ledger: Ledger, job: Job) -> Outputs | None:
     outputs = write_outputs(ledger, job)
     with ledger.write() as connection:
         name = "close" if job.was_cancelled else "complete"
-        job_moves.move_job(connection, job.id, name, now=time.time(), reason=job.reason if job.was_cancelled else None)
+        reason = job.reason if job.was_cancelled else None
+        job_moves.move_job(connection, job.id, name, now=time.time(), reason=reason, holder=holder)
     PartialOutput(ledger, job.id, output).remove()
     return outputs

@@ -56,7 +56,7 @@ class Judge(Protocol):
 class Alarm(Protocol):
     """Hears of what concerns more than one item. Called from the event loop; must not block."""
 
-    def throttled(self, wait_s: float) -> None:
+    def throttled(self, evidence: Evidence, wait_s: float) -> None:
         """The endpoint asked for a pause: the whole job is held back for so long."""
         ...
 

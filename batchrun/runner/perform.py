@@ -6,6 +6,8 @@ outcomes (core/retry does) and knows no status codes (endpoint/classify does).
 
 import asyncio
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 from batchrun.core.breaker import Breaker, Trip
 from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Scope, Timing
@@ -94,8 +96,8 @@ class Performer:
                 await self._claim_some()
         finally:
             self.close()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+            while self._tasks:  # whatever has happened: what is in flight is paid for
+                await asyncio.wait(self._tasks)
 
     async def _claim_some(self) -> None:
         while not self._is_closed and self.intake.is_ready:
@@ -127,18 +129,25 @@ class Performer:
             return
         self._in_hand += len(claims)
         for claim in claims:
-            task = self._loop.create_task(self._perform(claim, claimed_at))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._perform(claim, claimed_at))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Forget a task; one that failed is a fault of ours, and must not go unheard."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._alarm.trip(Trip("unexpected", f"unexpected {type(error).__name__}: {error}", 1))
 
     def _release_permits(self) -> None:
         """Give back everything that is claimed and not sent. The pop is the permit: nobody sends it after this."""
         claims = list(self._permits.values())
         self._permits.clear()
         if claims:
-            task = self._loop.create_task(self._give_back(claims))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._give_back(claims))
 
     async def _give_back(self, claims: list[Claim]) -> None:
         try:
@@ -152,10 +161,12 @@ class Performer:
     # -- one item -------------------------------------------------------------------------------------------------
 
     async def _perform(self, claim: Claim, claimed_at: float) -> None:
-        async with self._slots:
-            exchange = await self._send(claim, claimed_at)
-        self._in_hand -= 1
-        self._wake.set()
+        try:
+            async with self._slots:
+                exchange = await self._send(claim, claimed_at)
+        finally:
+            self._in_hand -= 1
+            self._wake.set()
         if exchange is not None:
             await self._settle(claim, exchange)
 
@@ -222,7 +233,7 @@ class Performer:
         if evidence.scope is Scope.THROTTLE:
             wait_s = self.pace.hold(time.monotonic(), asked_s=evidence.retry_after_s, chance=self._means.chance())
             self._release_permits()
-            self._alarm.throttled(wait_s)
+            self._alarm.throttled(evidence, wait_s)
         elif evidence.scope is Scope.UNREACHABLE:
             self._alarm.unreachable(evidence)
         elif evidence.outcome is AttemptState.ANSWERED:

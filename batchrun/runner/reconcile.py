@@ -57,11 +57,11 @@ def _doubt(ledger: Ledger, item: Stopped, row: Any) -> Doubt:
 def fail_doubts(ledger: Ledger, job: Job, doubts: Sequence[Doubt]) -> int:
     """in_doubt -> failed for exactly these; return how many moved. What they may have cost stays possible.
 
-    A job that had ended is open again, so that its outputs are written anew.
+    A job that had ended writes its outputs anew.
     """
     now = time.time()
     with ledger.write() as connection:
         moved = give_up(connection, job.id, [doubt.item for doubt in doubts], now=now)
         if moved:
-            job_moves.move_job(connection, job.id, "reopen", now=now)
+            job_moves.move_job(connection, job.id, "rewrite", now=now)
     return moved

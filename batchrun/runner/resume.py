@@ -15,6 +15,11 @@ from batchrun.ledger.ledger import Ledger
 Gate = Literal["stop", "again", "past"]
 
 
+def spoken_for(job: Job, setting: str | None) -> str | None:
+    """Return the environment's on_unknown where neither the spec nor a flag had a word on it; else None."""
+    return None if job.spec.get("on_unknown_is_said", True) else setting
+
+
 def change_of_mind(
     ledger: Ledger,
     *,
@@ -60,8 +65,8 @@ def change_of_mind(
                     verdict = job.trial_verdict or "passed"
                     job_moves.set_phase(connection, job.id, phase="full", verdict=verdict, now=now)
                 job_moves.move_job(connection, job.id, "resume", now=now)
-            if cancelled and job.was_cancelled and job.state is not JobState.CANCELLING:
-                if job_moves.move_job(connection, job.id, "reopen", now=now):
-                    reopen_cancelled(connection, job.id, now=now)
+            may_reopen = cancelled and job.was_cancelled and job.state is not JobState.CANCELLING
+            if may_reopen and job_moves.move_job(connection, job.id, "reopen", now=now):
+                reopen_cancelled(connection, job.id, now=now)
 
     return step

@@ -5,6 +5,7 @@ import gc
 import random
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from batchrun.core.breaker import Breaker, Trip
 from batchrun.core.outcome import Evidence
@@ -57,7 +58,7 @@ class Session:
         self._note: str | None = None
         self._idle_since: float | None = None  # since when a slot has been free with nothing on its way to it
         self._is_free = gear.is_free(job)
-        self._has_told = False
+        self._has_told = self._has_told_of_throttling = False
         self._next_beat = 0.0
         with ledger.read() as connection:
             self._base = count_items(connection, job.id)
@@ -97,7 +98,7 @@ class Session:
         feed = Feed(self._ledger, self._performer, self._queue, trial_only=trial_only)
         feeding = asyncio.create_task(feed.run())
         try:
-            await self._supervise(feed, trial_only=trial_only)
+            await self._supervise(feed, feeding, trial_only=trial_only)
         finally:
             feeding.cancel()
         assert self._end is not None
@@ -108,13 +109,14 @@ class Session:
         """Finish what is in flight, write everything down, and stop. Safe after any end."""
         self._performer.close()
         self._outage.cancel()
-        if self._performing is not None:
-            await self._drain(self._performing)
-        await asyncio.to_thread(self._queue.stop)
-        if self._side_tasks:
-            await asyncio.wait(self._side_tasks, timeout=5.0)
-        await self._commit.stop(within_s=5.0)
-        await self._endpoint.close()
+        async with AsyncExitStack() as last:  # each is stopped, whatever the others do
+            last.push_async_callback(self._endpoint.close)
+            last.push_async_callback(self._commit.stop, within_s=self._waits.refused_s)
+            last.push_async_callback(asyncio.to_thread, self._queue.stop)
+            if self._performing is not None:
+                await self._drain(self._performing)
+            if self._side_tasks:
+                await asyncio.wait(self._side_tasks, timeout=5.0)
 
     async def _drain(self, performing: asyncio.Task[None]) -> None:
         deadline = time.monotonic() + self._waits.drain_s
@@ -148,11 +150,6 @@ class Session:
     def active_s(self) -> float:
         return time.monotonic() - self._began
 
-    @property
-    def trouble(self) -> LedgerFault | None:
-        """Why the ledger does not take what it is given; None while it does."""
-        return self._commit.trouble
-
     # -- what may happen ------------------------------------------------------------------------------------------
 
     def signal(self, number: int) -> None:
@@ -175,8 +172,12 @@ class Session:
         if job_id == self._job.id:
             self._performer.intake.offer(item_id)
 
-    def throttled(self, wait_s: float) -> None:
-        self._note = f"the endpoint asked for a pause of {wait_s:.1f} s"
+    def throttled(self, evidence: Evidence, wait_s: float) -> None:
+        """Hold the whole job back, and tell once why nothing seems to happen."""
+        self._note = f"{evidence.message} (a pause of {wait_s:.1f} s)"
+        if not self._has_told_of_throttling:
+            self._has_told_of_throttling = True
+            self._voice.say(f"waiting, and going on by itself: {evidence.message}")
         now = time.time()  # the ledger's hold must not outlast this process's own: a claim in between comes to nothing
         self._aside(lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
 
@@ -195,11 +196,13 @@ class Session:
 
     # -- supervision ----------------------------------------------------------------------------------------------
 
-    async def _supervise(self, feed: Feed, *, trial_only: bool) -> None:
+    async def _supervise(self, feed: Feed, feeding: "asyncio.Task[None]", *, trial_only: bool) -> None:
         next_control = 0.0
         while self._end is None:
             if self._performing is not None and self._performing.done():
                 self._performing.result()  # raises what ended it: nothing else may
+            if feeding.done():
+                feeding.result()
             now = time.monotonic()
             try:
                 if now >= next_control:
@@ -242,6 +245,8 @@ class Session:
             if ready_at is None:
                 self._end = End(EndKind.DONE)
                 return
+            if (wait_s := ready_at - time.time()) > 0:  # nothing is due yet; a clock set back is seen soon enough
+                await asyncio.sleep(min(wait_s, CONTROL_S))
         elif now - self._idle_since < self._waits.idle_claim_s:
             return
         # A hint may be lost: a slot that has been idle takes its work from the ledger, whatever the others do.
@@ -319,6 +324,11 @@ class Session:
         if fresh:
             await asyncio.to_thread(self._partial.add, fresh)
 
+    def _why_waiting(self, is_held: bool) -> str | None:
+        if self._commit.trouble is not None:
+            return self._commit.trouble.message
+        return (self._outage.note or self._note) if is_held else None
+
     def _show(self, phase: str, *, trial_only: bool = False) -> None:
         is_held = self._performer.pace.is_held(time.monotonic())
         self._voice.watch(
@@ -328,7 +338,7 @@ class Session:
                 base=self._base,
                 phase="waiting" if is_held else phase,
                 trial_only=trial_only,
-                note=(self._outage.note or self._note) if is_held else None,
+                note=self._why_waiting(is_held),
                 now=time.monotonic(),
             )
         )

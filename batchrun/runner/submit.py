@@ -43,6 +43,7 @@ class Overrides:
     """What flags and settings put over the spec. None of it is part of the job's identity."""
 
     on_unknown: str | None = None
+    on_unknown_is_said: bool = True  # by the spec or a flag, not by the environment or for want of any word
     concurrency: int | None = None
     max_cost_usd: Any = None
     trial_size: int | None = None
@@ -120,7 +121,11 @@ def _check(text: str, *, where: str, hint: str, max_faults: int = 20, skip_inval
     )
     if faults:
         raise BadInput(faults, total=total, hint=hint)
-    assert spec is not None and source is not None and output is not None and errors is not None and seen is not None
+    assert spec is not None  # a spec without faults names all of its files, and they are there
+    assert source is not None
+    assert output is not None
+    assert errors is not None
+    assert seen is not None
     return Checked(spec, defaults, seen, source.absolute(), output.absolute(), errors.absolute())
 
 
@@ -139,6 +144,7 @@ def effective_spec(checked: Checked, overrides: Overrides) -> dict[str, Any]:
     spec["input_file"], spec["output_file"] = str(checked.input), str(checked.output)
     spec["error_file"] = str(checked.errors)
     spec["on_unknown"] = overrides.on_unknown or checked.spec.on_unknown or "hold"
+    spec["on_unknown_is_said"] = overrides.on_unknown_is_said
     spec["concurrency"] = overrides.concurrency or checked.spec.concurrency
     if overrides.max_cost_usd is not None:
         spec["max_cost_usd"] = str(overrides.max_cost_usd)
@@ -369,8 +375,5 @@ def accept_changes(ledger: Ledger, checked: Checked, job: Job, *, spec: dict[str
     except IllegalMove:
         unstage(ledger, job.id)
         raise
-    with ledger.write() as connection:
-        if not changes.is_none:
-            job_moves.set_phase(connection, job.id, phase="full", verdict=job.trial_verdict or "skipped", now=now)
-            job_moves.move_job(connection, job.id, "reopen", now=now)
+    with ledger.read() as connection:
         return job_moves.read_job(connection, job.id), changes

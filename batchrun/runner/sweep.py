@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from batchrun.core.retry import decide
 from batchrun.errors import EndpointFault
 from batchrun.ledger.consents import retry_by_policy
-from batchrun.ledger.jobs import Job, move_job, read_job
+from batchrun.ledger.jobs import Job, read_job, write_anew
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.liveness import Observer
+from batchrun.ledger.liveness import Observer, holds_lock
 from batchrun.ledger.settle import Settled, rescue, settle
 from batchrun.ledger.spool import Frame, read_frames, remove_files
-from batchrun.ledger.sweeps import Incarnation, bury, incarnations, jobs_of, open_attempt
+from batchrun.ledger.sweeps import Incarnation, buried_with_spool, bury, incarnations, jobs_of, open_attempt
 from batchrun.runner.evidence import restore
 from batchrun.runner.means import Rules
 from batchrun.runner.settlement import make_settlement
@@ -34,12 +34,16 @@ def sweep(ledger: Ledger, observer: Observer, *, except_worker: int, rules_of: C
     swept = Swept()
     with ledger.read() as connection:
         known = incarnations(connection, except_worker=except_worker)
+        buried = buried_with_spool(connection, ledger.folder / "workers")
     for one in known:
         if not observer.is_dead(one.worker_id):
             swept.alive += 1
             continue
         swept.dead += 1
         with suppress(EndpointFault):  # another job's key is not known here: its dead wait for whoever has it
+            _bury(ledger, one, swept, rules_of)
+    for one in buried:
+        if holds_lock(one.folder, one.incarnation) is False:
             _bury(ledger, one, swept, rules_of)
     return swept
 
@@ -79,7 +83,7 @@ def _adopt(ledger: Ledger, frame: Frame, rules_of: Callable[[Job], Rules]) -> bo
     with ledger.write() as connection:
         settled = settle(connection, settlement)
         if settled in (Settled.ADOPTED, Settled.CORRECTED):
-            move_job(connection, job.id, "reopen", now=time.time())  # a job that had ended writes its outputs anew
+            write_anew(connection, job.id, now=time.time())
     return settled in (Settled.MOVED, Settled.ADOPTED, Settled.CORRECTED)
 
 
@@ -91,5 +95,5 @@ def follow_policy(ledger: Ledger, job: Job) -> int:
     with ledger.write() as connection:
         retried, given_up = retry_by_policy(connection, job.id, retry_times=job.retry_times, now=now)
         if retried or given_up:
-            move_job(connection, job.id, "reopen", now=now)
+            write_anew(connection, job.id, now=now)
     return retried

@@ -3,6 +3,7 @@
 Times are given, never read: a desk's clock stands still until a test moves it.
 """
 
+import multiprocessing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -27,7 +28,11 @@ from batchrun.ledger.schema import items as items_table
 from batchrun.ledger.schema import jobs as jobs_table
 from batchrun.ledger.settle import Settled, Settlement, rescue, settle, settle_answers
 from batchrun.ledger.sweeps import open_attempt
+from tests.lab import PRELOAD
 
+# Processes are forked by a server that has imported everything and opened nothing, so that a start costs no imports.
+forks = multiprocessing.get_context("forkserver")
+forks.set_forkserver_preload([*PRELOAD, "tests.ledger.desk", "alembic.command", "psycopg"])
 # For what only one of the back ends can be made to do.
 on_sqlite = pytest.mark.parametrize("back_end", ["sqlite"], indirect=True, scope="session")
 on_postgres = pytest.mark.parametrize("back_end", ["postgres"], indirect=True, scope="session")
@@ -290,7 +295,7 @@ class Desk:
         with self.ledger.write() as connection:
             jobs.change_settings(connection, self.job_id, now=self.now, **values)
         if "on_unknown" in values:
-            self.policy = policy(values["on_unknown"])
+            self.policy = policy(values["on_unknown"], self.job.retry_times)
 
     def force_job(self, **values: Any) -> None:
         """Put the job's row into a state without a move: for tests of what must not happen there."""

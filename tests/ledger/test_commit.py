@@ -1,7 +1,6 @@
 """Group commit: what gathers is one transaction, a bad row undoes no other, and no write is lost or made twice."""
 
 import asyncio
-import multiprocessing
 import resource
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -34,6 +33,7 @@ from tests.ledger.desk import (
     Came,
     Desk,
     check_books,
+    forks,
     on_postgres,
     on_sqlite,
     snapshot,
@@ -543,7 +543,6 @@ def _meet_a_full_disk(path: str, said: Any) -> None:
 
 def test_a_disk_that_takes_no_more_is_reported_as_full_and_goes_on_when_it_does(tmp_path: Path) -> None:
     """The limit on a file's size stands for the disk's end: SQLite sees a failing write."""
-    forks = multiprocessing.get_context("forkserver")
     said, says = forks.Pipe(duplex=False)
     child = forks.Process(target=_meet_a_full_disk, args=(str(tmp_path / "ledger.db"), says))
     child.start()

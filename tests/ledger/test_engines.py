@@ -1,6 +1,5 @@
 """How the database is opened: a sound SQLite, safe pragmas on every connection, one writer at a time, a local disk."""
 
-import multiprocessing
 import sqlite3
 import sys
 import threading
@@ -25,7 +24,7 @@ from batchrun.ledger.engines import (
 )
 from batchrun.ledger.inspection import inspect_ledger, upgrade_ledger
 from batchrun.ledger.ledger import Ledger, storable
-from tests.ledger.desk import Desk, on_postgres, on_sqlite
+from tests.ledger.desk import Desk, forks, on_postgres, on_sqlite
 
 # -- which SQLite ------------------------------------------------------------------------------------------------------
 
@@ -135,7 +134,6 @@ def _keep_open(address: str, said: Any, until: Any) -> None:
 def test_a_faulty_sqlite_does_not_join_a_write_ahead_log(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_wal_reset_bug(version_of(sqlite3)):
         pytest.skip("the standard library's SQLite is sound here")
-    forks = multiprocessing.get_context("forkserver")
     said, until = forks.Queue(), forks.Event()
     child = forks.Process(target=_keep_open, args=(address, said, until))
     child.start()

@@ -1,7 +1,6 @@
 """Who is alive: a lock that no death outlives, and elsewhere a counter that only an awake observer may judge."""
 
 import fcntl
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from batchrun.ledger.reports import heartbeat
 from batchrun.ledger.schema import workers
 from batchrun.ledger.settle import rescue
 from batchrun.ledger.sweeps import bury, incarnations, jobs_of
-from tests.ledger.desk import ANSWERED, NOW, UNKNOWN, Desk, hire
+from tests.ledger.desk import ANSWERED, NOW, UNKNOWN, Desk, forks, hire
 
 ROOM = 4_096
 
@@ -128,7 +127,6 @@ class Life:
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Callable[[str], Life]]:
     """Return a function that starts a worker process; all of them are gone after the test."""
-    forks = multiprocessing.get_context("forkserver")
     begun: list[Life] = []
 
     def start(then: str = "") -> Life:

@@ -1,6 +1,5 @@
 """The schema: made once, whole or not at all, the same from the migrations as from the tables, and never guessed."""
 
-import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from batchrun.ledger.engines import open_engine, parse_url
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.migrate import current_revision, known_revisions, upgrade
 from batchrun.ledger.schema import SCHEMA_REVISION, metadata
-from tests.ledger.desk import Desk, on_postgres, on_sqlite
+from tests.ledger.desk import Desk, forks, on_postgres, on_sqlite
 
 
 def _execute(address: str, *statements: str) -> None:
@@ -175,7 +174,6 @@ def _make(address: str, folder: str, start: Any, said: Any) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("at_once", [2, 8])
 def test_processes_that_make_the_same_ledger_at_once_make_one(address: str, tmp_path: Path, at_once: int) -> None:
-    forks = multiprocessing.get_context("forkserver")
     start, said = forks.Barrier(at_once), forks.Queue()
     children = [forks.Process(target=_make, args=(address, str(tmp_path), start, said)) for _ in range(at_once)]
     for child in children:
@@ -211,7 +209,6 @@ def _die_while_making(address: str, statements: int) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("statements", [1, 2, 8, 17, 10_000], ids=lambda number: f"before statement {number}")
 def test_an_upgrade_that_is_killed_has_done_all_or_nothing(address: str, tmp_path: Path, statements: int) -> None:
-    forks = multiprocessing.get_context("forkserver")
     child = forks.Process(target=_die_while_making, args=(address, statements))
     child.start()
     child.join(30)

@@ -1,6 +1,5 @@
 """A frame is adopted whole or not at all, and no answer that the ledger lacks is ever written over."""
 
-import multiprocessing
 import resource
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from batchrun.errors import LedgerFault
 from batchrun.ledger.spool import Spool, read_frames, remove_files
+from tests.ledger.desk import forks
 
 ROOM = 4_096
 ABOUT = {"path": "/chat/completions", "status": 200, "headers": {"x": "ü\udc80"}, "timing": [1.5, None, 2.0, 0.5]}
@@ -170,7 +170,6 @@ def _create_without_space(folder: str, said: Any) -> None:
 
 
 def _asked_of_a_process(target: Any, folder: Path) -> Any:
-    forks = multiprocessing.get_context("forkserver")
     said, says = forks.Pipe(duplex=False)
     child = forks.Process(target=target, args=(str(folder), says))
     child.start()

@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchrun.core.states import ItemState, JobState
 from batchrun.errors import BatchrunError
 from batchrun.ledger.engines import sqlite_module
 from batchrun.ledger.spool import read_frames
+from batchrun.ledger.sweeps import open_attempt
 from batchrun.runner.standing import Standing
 from tests.lab import Lab, Run, assert_accounts_agree
 
@@ -69,17 +70,18 @@ def kill_with_answers_in_hand(lab: Lab, run: Run, count: int) -> None:
     """Kill a process when it has received `count` answers that the ledger, held by us, has not taken yet."""
     ledger = lab.ledger()
     try:
-        with ledger.write():
-            until(lambda: _frames(lab) >= count, f"{count} answers lie in the spool")
+        with ledger.write() as connection:
+            until(lambda: _answers_in_hand(lab, connection) >= count, f"{count} answers lie in the spool alone")
             run.kill()
             run.process.join()
     finally:
         ledger.close()
 
 
-def _frames(lab: Lab) -> int:
+def _answers_in_hand(lab: Lab, connection: Any) -> int:
     folder = lab.folder / ".batchrun" / "workers"
-    return sum(len(list(read_frames(folder, lock.stem))) for lock in folder.glob("*.lock"))
+    frames = [frame for lock in folder.glob("*.lock") for frame in read_frames(folder, lock.stem)]
+    return sum(open_attempt(connection, frame.key) is not None for frame in frames)
 
 
 def stop_while_registering(lab: Lab, run: Run) -> None:

@@ -174,7 +174,7 @@ def test_a_submit_that_meets_a_trial_adopts_its_refusal(make_lab: Callable[..., 
 
 
 def test_a_submit_takes_over_from_a_trial_that_is_killed(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(latency_ms=400)
+    lab = make_lab(latency_ms=250)
     lab.write_input(30)
     lab.write_spec(concurrency=4)
     trial = lab.start("trial", "jobs/job.json")

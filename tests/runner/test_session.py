@@ -10,9 +10,11 @@ import pytest
 from batchrun.core.outcome import Break, BreakKind, Reply
 from batchrun.core.prices import PUSD, Price
 from batchrun.core.retry import OnUnknown
+from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.reports import report_attempts
 from batchrun.runner.ends import EndKind
+from batchrun.runner.feed import Feed
 from batchrun.runner.session import Session
 from tests.runner.bench import Bench, Endpoint, Queue, broken, reply, until
 
@@ -245,3 +247,36 @@ def test_a_cost_limit_is_never_passed_and_stops_the_job(tmp_path: Path) -> None:
     assert job.reserved_pusd == 0
     assert job.spent_pusd <= 200_000_000 < job.spent_pusd + 40_000_000
     assert PUSD > 200_000_000
+
+
+def test_a_ledger_that_cannot_be_read_for_a_while_does_not_stop_the_feed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, count=60)
+    failures = iter([LedgerFault("ledger cannot be used: database is locked")] * 2)
+    read = Feed.read
+
+    def fails_twice(self: Feed, *, after: int, limit: int) -> list[int]:
+        if error := next(failures, None):
+            raise error
+        return read(self, after=after, limit=limit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Feed, "read", fails_twice)
+        assert bench.run().kind is EndKind.DONE
+    assert bench.counts == {"completed": 60}
+
+
+def test_a_fault_of_our_own_in_one_item_stops_the_job_and_settles_what_is_in_flight(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        await asyncio.sleep(0.01)
+        if custom_id == "a5":
+            raise RuntimeError("a bug in the sender")
+        return reply()
+
+    bench = Bench(tmp_path, count=200, endpoint=Endpoint(answer))
+    end = bench.run()
+    assert end.trip is not None
+    assert (end.trip.reason, end.trip.exit_code) == ("unexpected", 1)
+    assert "a bug in the sender" in end.trip.message
+    # The item whose request may have left stays claimed, and is a doubt for the next run to find.
+    assert bench.counts["running"] == 1
+    assert bench.counts["completed"] == len(bench.endpoint.sent) - 1

@@ -1,0 +1,203 @@
+"""The statements of the hot path at a hundred thousand items: each finds its rows by an index, on both back ends."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, select
+
+from batchrun.core.states import ItemState
+from batchrun.ledger.claims import claim, lost_claims, release, within_budget
+from batchrun.ledger.consents import Stopped, consent
+from batchrun.ledger.jobs import move_job
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.reports import claimable_ids, count_items, next_ready_at
+from batchrun.ledger.results import results_of, stream_results
+from batchrun.ledger.schema import attempts, items
+from batchrun.ledger.settle import rescue, settle, settle_answers
+from batchrun.ledger.sweeps import incarnations, jobs_of
+from tests.ledger.desk import ANSWERED, ENDPOINT, NOW, REFUSED, UNKNOWN, Desk, line, policy
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+MANY = 100_000
+# Tables that grow with the input. Jobs, workers and the one row of ledgers are few.
+LARGE = ("items", "attempts", "requests", "answers")
+
+
+@dataclass
+class Said:
+    """One statement as it went to the driver."""
+
+    text: str
+    parameters: Any
+
+
+@pytest.fixture(scope="module")
+def large(make_address: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A job of a hundred thousand items of which a few are done; its statistics are as old as the job."""
+    ledger = Ledger(make_address(), folder=tmp_path_factory.mktemp("large"))
+    desk = Desk.open(ledger, [line(number) for number in range(MANY)], trial=range(10))
+    for start in range(0, 2_000, 500):
+        claims = desk.claim(*range(start, start + 500))
+        with ledger.write() as connection:
+            assert settle_answers(connection, [desk.settlement(one, ANSWERED) for one in claims])
+    yield desk
+    ledger.close()
+
+
+@contextmanager
+def listening(ledger: Ledger) -> Iterator[list[Said]]:
+    """Collect the statements that are executed."""
+    heard: list[Said] = []
+
+    def hear(_connection: object, _cursor: object, text: str, parameters: Any, _context: object, is_many: bool) -> None:
+        heard.append(Said(text, parameters[0] if is_many else parameters))
+
+    event.listen(ledger.engine, "before_cursor_execute", hear)
+    try:
+        yield heard
+    finally:
+        event.remove(ledger.engine, "before_cursor_execute", hear)
+
+
+def plan(connection: Connection, said: Said) -> list[str]:
+    """Return the plan of a statement, a line to a step."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    asked = "EXPLAIN QUERY PLAN " if is_sqlite else "EXPLAIN (FORMAT JSON) "
+    rows = connection.exec_driver_sql(asked + said.text, said.parameters).all()
+    if is_sqlite:
+        return [str(row[-1]) for row in rows]
+    return list(_steps(rows[0][0] if not isinstance(rows[0][0], str) else json.loads(rows[0][0])))
+
+
+def _steps(node: Any) -> Iterator[str]:
+    if isinstance(node, list):
+        for one in node:
+            yield from _steps(one)
+    elif isinstance(node, dict):
+        if "Node Type" in node:
+            index, table = node.get("Index Name", ""), node.get("Relation Name", "")
+            yield f"{node['Node Type']} {table} {index} {node.get('Index Cond', '')}"
+        for value in node.values():
+            if isinstance(value, list | dict):
+                yield from _steps(value)
+
+
+def walks(step: str, *, may_walk_pending: bool) -> bool:
+    """Say whether a step of a plan goes through a large table, or through all items of one state."""
+    large = "|".join(LARGE)
+    if re.match(rf"(SCAN|Seq Scan) (TABLE )?({large})\b", step):
+        return True
+    by_state = re.search(r"ix_items_job_id_state_id|ix_attempts_job_id_state\b", step)
+    by_id_too = re.search(r"\bid=\?|\bid = ", step)
+    return bool(by_state) and not by_id_too and not may_walk_pending
+
+
+def claim_some(desk: Desk, connection: Connection) -> None:
+    order = {"job_id": desk.job_id, "worker_id": desk.worker, "endpoint": ENDPOINT, "now": NOW}
+    assert len(claim(connection, item_ids=desk.item_ids[2_000:2_064], **order)) == 64
+
+
+def settle_some(desk: Desk, connection: Connection) -> None:
+    order = {"job_id": desk.job_id, "worker_id": desk.worker, "endpoint": ENDPOINT, "now": NOW}
+    claims = claim(connection, item_ids=desk.item_ids[2_000:2_064], **order)
+    assert settle_answers(connection, [desk.settlement(one, ANSWERED) for one in claims[:60]])
+    settle(connection, desk.settlement(claims[60], UNKNOWN))
+    settle(connection, desk.settlement(claims[61], REFUSED))
+    release(connection, claims=claims[62:], worker_id=desk.worker, now=NOW)
+    settle(connection, desk.settlement(claims[60], ANSWERED))
+    settle(connection, desk.settlement(claims[61], ANSWERED))
+
+
+def consent_to_some(desk: Desk, connection: Connection) -> None:
+    shown = [Stopped(desk.item_ids[9], 1, "q-9", ItemState.FAILED, None, None, None, 1, True)]
+    consent(connection, desk.job_id, shown, now=NOW)
+
+
+# What is done, and whether it may go through the items of one state, because those are what it asks for.
+HOT: dict[str, tuple[Callable[[Desk, Connection], Any], bool]] = {
+    "claim": (claim_some, False),
+    "settle, release, adopt": (settle_some, False),
+    "consent": (consent_to_some, False),
+    "read back lost claims": (
+        lambda desk, c: lost_claims(c, item_ids=desk.item_ids[:64], worker_id=desk.worker),
+        False,
+    ),
+    "look at the budget": (lambda desk, c: within_budget(c, desk.job_id, desk.item_ids[:64]), False),
+    "results of some items": (lambda desk, c: results_of(c, desk.job_id, desk.item_ids[:500]), False),
+    "next claimable items": (
+        lambda desk, c: claimable_ids(c, desk.job_id, after=-1, limit=1_000, trial_only=False, now=NOW),
+        True,
+    ),
+    "next ready time": (lambda desk, c: next_ready_at(c, desk.job_id, trial_only=False), True),
+    "is it finished": (lambda desk, c: move_job(c, desk.job_id, "finalize", now=NOW), True),
+    "rescue": (lambda desk, c: rescue(c, job_id=desk.job_id, worker_id=desk.worker, now=NOW), True),
+    "whom to sweep": (lambda desk, c: (incarnations(c, except_worker=0), jobs_of(c, desk.worker)), True),
+}
+
+
+@pytest.mark.parametrize("what", list(HOT))
+def test_a_hot_statement_walks_through_no_large_table(large: Desk, what: str) -> None:
+    do, may_walk_pending = HOT[what]
+    with large.ledger.write() as connection:
+        with listening(large.ledger) as heard:
+            do(large, connection)
+        plans = {said.text: plan(connection, said) for said in heard if said.text.startswith(("SELECT", "UPDATE"))}
+        connection.rollback()
+    assert plans
+    walking = {
+        text: steps
+        for text, steps in plans.items()
+        if any(walks(one, may_walk_pending=may_walk_pending) for one in steps)
+    }
+    assert not walking
+
+
+def test_counting_reads_the_index_and_not_the_items(large: Desk) -> None:
+    with large.ledger.read() as connection:
+        with listening(large.ledger) as heard:
+            assert count_items(connection, large.job_id)[ItemState.PENDING] == MANY - 2_000
+        steps = plan(connection, heard[0])
+    if large.ledger.is_sqlite:
+        assert steps == ["SEARCH items USING COVERING INDEX ix_items_job_id_state_id (job_id=?)"]
+    else:
+        assert not any("Seq Scan attempts" in step for step in steps)
+
+
+def test_results_are_read_in_order_without_sorting(large: Desk) -> None:
+    with listening(large.ledger) as heard:
+        rows = iter(stream_results(large.ledger, large.job_id, chunk=100))
+        assert [next(rows).custom_id for _ in range(3)] == ["q-0", "q-1", "q-2"]
+    with large.ledger.read() as connection:
+        steps = plan(connection, heard[-1])
+    assert not any("TEMP B-TREE" in step or "Sort" in step for step in steps), steps
+    assert any("ix_items_job_id_position" in step for step in steps)
+    assert not any(re.match(r"(SCAN|Seq Scan) (attempts|answers|telling)", step) for step in steps), steps
+
+
+def test_the_trial_is_found_by_its_own_index(large: Desk) -> None:
+    with large.ledger.read() as connection:
+        with listening(large.ledger) as heard:
+            ids = claimable_ids(connection, large.job_id, after=-1, limit=1_000, trial_only=True, now=NOW)
+        steps = plan(connection, heard[0])
+    assert ids == [], "all ten are done, and nobody looked through the other items for more"
+    assert any("ix_items_trial" in step for step in steps), steps
+
+
+def test_claims_stay_quick_whatever_the_statistics_say(large: Desk) -> None:
+    """With fresh statistics the planners know that nearly everything is pending: they must not be drawn to it."""
+    large.policy = policy("hold")
+    with large.ledger.write() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        with listening(large.ledger) as heard:
+            claim_some(large, connection)
+        plans = [plan(connection, said) for said in heard if said.text.startswith("UPDATE items")]
+        made = connection.execute(select(attempts.c.key).where(attempts.c.state == "intent")).scalars().all()
+        still = connection.execute(select(items.c.id).where(items.c.state == "running")).scalars().all()
+        connection.rollback()
+    assert len(made) == len(still) == 64
+    assert not any(walks(step, may_walk_pending=False) for steps in plans for step in steps), plans

@@ -1,0 +1,60 @@
+"""What a process is kept from, to see what it makes of it; and a disk of a few hundred kilobytes."""
+
+import ctypes
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+
+
+def few_files(count: int) -> None:
+    """`ulimit -n`."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+
+
+def small_files(size_bytes: int) -> None:
+    """`ulimit -f`: no file of this process grows above a size; writing on fails as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
+
+
+def obey_permissions() -> None:
+    """Let permissions hold for this process, also where it is root's."""
+    if os.geteuid() != 0:
+        return
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.capget(header, sets) == 0, os.strerror(ctypes.get_errno())
+    for place in (0, 1):
+        sets[place] &= ~(1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH)
+    assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
+
+
+class Disk:
+    """A file system of its own in memory, of a given size."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def resize(self, size: str) -> None:
+        """Make it larger."""
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.place)], check=True)
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Disk | None]:
+    """Mount a small disk on a folder; None where mounting is not permitted."""
+    place.mkdir(exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        yield None
+        return
+    try:
+        yield Disk(place)
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)

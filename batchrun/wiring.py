@@ -13,10 +13,10 @@ from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
 from batchrun.endpoint.key import Mask, clean_key
-from batchrun.errors import EndpointFault, JobNotFound, UsageFault
-from batchrun.ledger.inspection import missing_ledger
+from batchrun.errors import EndpointFault, UsageFault
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.opening import open_ledger
 from batchrun.queue.embedded import EmbeddedQueue
 from batchrun.runner.ends import Waits
 from batchrun.runner.gear import Gear
@@ -141,15 +141,10 @@ def _price(job: Job) -> Price | None:
 
 @contextmanager
 def open_house(settings: Settings, *, makes_ledger: bool = False) -> Iterator[House]:
-    """Open the ledger, and close it at the end.
+    """Open the ledger and all that belongs to it, and close it at the end.
 
     Raises:
         JobNotFound: there is no ledger, and none is to be made.
     """
-    if not makes_ledger and (missing := missing_ledger(settings.db)):
-        raise JobNotFound(f"there is no ledger at {str(missing)!r}", hint="batchrun submit jobs/job.json makes one")
-    ledger = Ledger(settings.db, folder=settings.home.absolute())
-    try:
+    with open_ledger(settings, makes_one=makes_ledger) as ledger:
         yield House(settings, ledger)
-    finally:
-        ledger.close()

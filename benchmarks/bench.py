@@ -1,4 +1,4 @@
-"""`make bench`: what a run costs, printed as a table. No network; minutes; nothing is judged but that the sums are right.
+"""`make bench`: what a run costs, printed as a table. No network; minutes; nothing is judged but the sums.
 
 Each line names what was done, the median of its runs with their range, and the CPU and memory of the runner's process.
 """

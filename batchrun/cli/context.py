@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from batchrun.ledger.ledger import Ledger
     from batchrun.settings import Settings
     from batchrun.wiring import House
 
@@ -47,6 +48,18 @@ class Context:
         from batchrun.settings import load_settings
 
         return load_settings(env_file=self.env_file, db=self.db, broker=self.broker)
+
+    @contextmanager
+    def ledger(self) -> "Iterator[Ledger]":
+        """Open the ledger alone, for commands that only look: without what performing needs they start quickly.
+
+        Raises:
+            JobNotFound: there is no ledger yet.
+        """
+        from batchrun.ledger.opening import open_ledger
+
+        with open_ledger(self.settings()) as ledger:
+            yield ledger
 
     @contextmanager
     def house(self, *, makes_ledger: bool = False) -> "Iterator[House]":

@@ -20,10 +20,10 @@ def command(context: Context, job: str, causes: tuple[str, ...], list_items: boo
     """Group what failed or is in doubt by cause: how many, a sample, and what to do about it."""
     from batchrun.runner.failures import group_failures, list_failures
 
-    with context.house() as house:
+    with context.ledger() as ledger:
         if list_items:
-            return _print_items(context, list_failures(house.ledger, job, causes=causes))
-        groups = [group for group in group_failures(house.ledger, job) if not causes or group.cause in causes]
+            return _print_items(context, list_failures(ledger, job, causes=causes))
+        groups = [group for group in group_failures(ledger, job) if not causes or group.cause in causes]
     if context.json:
         emit("failures", {"job_id": job, "causes": [group.__dict__ for group in groups]})
         return 0

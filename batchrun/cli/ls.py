@@ -18,8 +18,8 @@ def command(context: Context) -> int:
     from batchrun.runner.standing import list_standings
 
     listed = []
-    with suppress(JobNotFound), context.house() as house:
-        listed = list_standings(house.ledger)
+    with suppress(JobNotFound), context.ledger() as ledger:
+        listed = list_standings(ledger)
     if context.json:
         jobs = [
             {

@@ -1,5 +1,6 @@
 """The command group: which commands there are, and how every end of a command becomes an exit code."""
 
+import errno
 import importlib
 import logging
 import os
@@ -122,10 +123,11 @@ def run(arguments: Sequence[str]) -> int:
             total=getattr(error, "total", 0),
         )
         return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO):
+            # Nobody reads any more: a closed pipe, or a terminal that is gone.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         if context.verbose >= 2:
             traceback.print_exc()
         say_unexpected(context, error)

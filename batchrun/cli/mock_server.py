@@ -72,7 +72,7 @@ def command(context: Context, model: str | None, **settings: Any) -> int:
     from batchrun.mock.server import serve
 
     if model:
-        settings["models"] = (model,)
+        settings |= {"models": (model,), "strict_models": True}  # who names a model means that one
     try:
         config = MockConfig(**settings)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from batchrun.cli.context import Context
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from batchrun.ledger.jobs import Job
     from batchrun.ledger.liveness import Worker
     from batchrun.runner.gear import Arrival, Scope, Voice
+    from batchrun.runner.progress import Progress
     from batchrun.runner.trial import TrialReport
     from batchrun.wiring import House
 
@@ -25,8 +27,13 @@ def make_voice(context: Context, live: Live) -> "Voice":
     from batchrun.runner.gear import Voice
 
     def tell(text: str) -> None:
-        live.pause()
-        say(context, text)
+        with suppress(OSError):  # a terminal that is gone must not end the run
+            live.pause()
+            say(context, text)
+
+    def watch(progress: "Progress") -> None:
+        with suppress(OSError):
+            live(progress)
 
     def show_trial(report: "TrialReport") -> None:
         live.pause()
@@ -39,7 +46,7 @@ def make_voice(context: Context, live: Live) -> "Voice":
             return True
         return ask(context, f"go on with {report.left:,} items for about {dollars(report.projected_pusd)}?")
 
-    return Voice(watch=live, say=tell, log=make_log(context), show_trial=show_trial, go_on=go_on)
+    return Voice(watch=watch, say=tell, log=make_log(context), show_trial=show_trial, go_on=go_on)
 
 
 def perform(

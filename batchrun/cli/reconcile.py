@@ -42,7 +42,7 @@ def command(
         concurrency = read_standing(house.ledger, job).job.concurrency
         with working(house.ledger, gear, concurrency=concurrency) as worker:
             # What dead workers had received settles doubts for nothing.
-            if sweep_all(house.ledger, gear, worker).adopted:
+            if any(sweep_all(house.ledger, gear, worker).adopted.values()):
                 close_if_over(house.ledger, job, worker, gear)
             found, doubts = list_doubts(house.ledger, job, custom_ids=items)
             chosen = [doubt.item for doubt in doubts]

@@ -14,7 +14,6 @@ from batchrun.cli.context import Context
 from batchrun.errors import Fault
 
 SCHEMA = "batchrun/1"
-LINE_COLUMNS = 80  # what a list of commands must fit in to stand on one line
 _LABEL = re.compile(r"\s*\S+\s{2,}")
 
 
@@ -53,10 +52,7 @@ def _fold_line(line: str, columns: int) -> str:
 
 
 def next_lines(commands: Sequence[str]) -> list[str]:
-    """Return what to type next: on one line where that fits, else each command on its own."""
-    line = f"next:  {' | '.join(commands)}"
-    if len(line) <= LINE_COLUMNS:
-        return [line]
+    """Return what to type next, each command on a line of its own: a bar between them would be a shell's pipe."""
     return [f"{'next:  ' if number == 0 else '       '}{command}" for number, command in enumerate(commands)]
 
 

@@ -18,8 +18,8 @@ def command(context: Context, job: str, item: str, with_request: bool, with_resp
     """Show one item with all its attempts: when, how long, what came, and whether it was billed."""
     from batchrun.runner.show import show_item
 
-    with context.house() as house:
-        shown = show_item(house.ledger, job, item)
+    with context.ledger() as ledger:
+        shown = show_item(ledger, job, item)
     if context.json:
         emit("item", _json(shown, with_request=with_request, with_response=with_response))
         return 0

@@ -47,9 +47,9 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
             "e2el_p50_s": standing.e2el_p50_s,
             "e2el_p95_s": standing.e2el_p95_s,
             "items_per_s": standing.items_per_s,
-            "elapsed_s": round(standing.elapsed_s, 3),
+            "active_s": round(standing.active_s, 3),
         },
-        "holder": standing.holder,
+        "holder": None if standing.holder is None else standing.holder | {"has_died": standing.has_died},
         "output_file": job.spec["output_file"],
         "error_file": job.spec["error_file"],
         "created_at": rfc3339(job.created_at),
@@ -82,7 +82,7 @@ def _verb(standing: "Standing") -> str:
 
     verb = standing.job.state.value.replace("_", " ")
     has_ended = standing.job.state in (JobState.COMPLETED, JobState.CANCELLED)
-    return f"{verb} in {duration(standing.elapsed_s)}" if has_ended else verb
+    return f"{verb} in {duration(standing.active_s)}" if has_ended else verb
 
 
 def _head(standing: "Standing", verb: str) -> str:
@@ -100,7 +100,9 @@ def _details(standing: "Standing") -> list[str]:
         lines.append(f"  do        {standing.mend}")
     if job.state is JobState.IN_PROGRESS and standing.holder is None:
         lines.append("  nobody works on it now; every answer is in the ledger")
-    if standing.holder is not None:
+    if standing.has_died:
+        lines.append(f"  its process ({standing.performer}) has died; every answer is in the ledger")
+    elif standing.holder is not None:
         lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
     return [*lines, *money_text(standing), *warning_text(standing)]
 
@@ -176,7 +178,8 @@ def next_commands(standing: "Standing") -> list[str]:
     if job.state in (JobState.PAUSED, JobState.FINALIZING):
         return [f"batchrun resume {name}"] + ([f"batchrun failures {name}"] if counts[ItemState.FAILED] else [])
     if job.state in (JobState.IN_PROGRESS, JobState.CANCELLING):
-        return [f"batchrun status {name} -w"] if standing.holder else [f"batchrun resume {name}"]
+        is_performed = standing.holder is not None and not standing.has_died
+        return [f"batchrun status {name} -w" if is_performed else f"batchrun resume {name}"]
     following = []
     if counts[ItemState.FAILED]:
         following += [f"batchrun failures {name}", f"batchrun retry-failed {name}"]

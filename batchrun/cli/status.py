@@ -22,16 +22,16 @@ def command(context: Context, job: str | None, watch: bool, exit_status: bool) -
     from batchrun.runner.progress import progress_of
     from batchrun.runner.standing import latest_job, read_standing
 
-    with context.house() as house:
-        name = job or latest_job(house.ledger)
-        standing = read_standing(house.ledger, name)
+    with context.ledger() as ledger:
+        name = job or latest_job(ledger)
+        standing = read_standing(ledger, name)
         with Live(context) as live:
             while watch and standing.is_under_way:
                 if context.json:
                     emit("job_status", standing_json(standing))
                 live(progress_of(standing, phase="following"))
                 time.sleep(WATCH_EVERY_S)
-                standing = read_standing(house.ledger, name)
+                standing = read_standing(ledger, name)
     if context.json:
         emit("job_status", standing_json(standing))
     else:

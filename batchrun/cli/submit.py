@@ -9,7 +9,7 @@ import click
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
-from batchrun.cli.say import emit, say
+from batchrun.cli.say import ask, emit, say
 from batchrun.errors import BadInput, Fault
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def _registered(
     wait: bool,
 ) -> "Job":
     """Register the job, or find it, or take a changed input for it."""
+    from batchrun.core.states import FINAL_JOB_STATES
     from batchrun.ledger.liveness import Observer
     from batchrun.runner import submit as verbs
 
@@ -167,7 +168,8 @@ def _registered(
         job = verbs.find(ledger, checked.spec.task_id)
         assert job is not None
     if verbs.is_same(job, checked):
-        say(context, f"{job.task_id} stands in the ledger already ({job.state.value}); going on with it")
+        does = "nothing is left to do" if job.state in FINAL_JOB_STATES else "going on with it"
+        say(context, f"{job.task_id} stands in the ledger already ({job.state.value.replace('_', ' ')}); {does}")
         return job
     return take_changes(
         context, house, checked, job, spec=plan, is_accepted=accept_changes, otherwise="use another task_id"
@@ -192,6 +194,9 @@ def take_changes(
 
     changes = verbs.explain_changes(house.ledger, checked, job)
     if not (is_accepted or changes.is_none):
+        raise verbs.refuse_changes(house.ledger, changes, job, otherwise=otherwise)
+    question = f"{changes.answered:,} changed items have answers that were paid for: send, and pay, them again?"
+    if changes.answered and not ask(context, question):
         raise verbs.refuse_changes(house.ledger, changes, job, otherwise=otherwise)
     job, changes = verbs.accept_changes(house.ledger, checked, job, spec=spec)
     say(

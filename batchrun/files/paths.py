@@ -25,7 +25,8 @@ def check_paths(*, input_file: Path, output_file: Path, error_file: Path) -> lis
     """
     faults = input_faults(input_file)
     faults += _output_faults("output_file", output_file)
-    faults += _output_faults("error_file", error_file)
+    if error_file.parent != output_file.parent or error_file.is_dir():  # the folder's own fault is named once
+        faults += _output_faults("error_file", error_file)
     files = {
         "input_file": input_file,
         "output_file": output_file,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, Connection, and_, case, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, or_, select, update
 
 from batchrun.core.states import ITEM_MOVES, ItemState, JobState
 from batchrun.ledger.schema import items, jobs, workers
@@ -23,14 +23,20 @@ def lock_jobs(connection: Connection, job_ids: Iterable[int]) -> None:
     connection.execute(wanted.with_for_update(key_share=True)).all()
 
 
+_MOVE_MONEY = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("the_job"))
+    .values(
+        spent_pusd=jobs.c.spent_pusd + bindparam("more_spent"),
+        reserved_pusd=jobs.c.reserved_pusd + bindparam("more_reserved"),
+    )
+)
+
+
 def move_money(connection: Connection, job_id: int, *, spent: int = 0, reserved: int = 0) -> None:
     """Add to what a job has spent for certain and to what it keeps reserved, in picodollars; either may be negative."""
     if spent or reserved:
-        connection.execute(
-            update(jobs)
-            .where(jobs.c.id == job_id)
-            .values(spent_pusd=jobs.c.spent_pusd + spent, reserved_pusd=jobs.c.reserved_pusd + reserved)
-        )
+        connection.execute(_MOVE_MONEY, {"the_job": job_id, "more_spent": spent, "more_reserved": reserved})
 
 
 def stands_in(move: str) -> ColumnElement[bool]:

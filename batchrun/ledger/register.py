@@ -43,6 +43,7 @@ class Changes:
     new: int
     removed: int
     busy: int  # changed or removed ones that are running or in doubt
+    answered: int  # changed ones that have an answer, which was paid for: they are sent, and paid, again
 
     @property
     def is_none(self) -> bool:
@@ -215,8 +216,16 @@ def compare(connection: Connection, job_id: int) -> Changes:
     busy = connection.execute(
         count.select_from(items).where(mine, busy_states, or_(_is_removed(job_id), _is_changed(job_id)))
     ).scalar_one()
+    answered = connection.execute(
+        count.select_from(joined).where(staged, _differs(), items.c.answer_key.is_not(None))
+    ).scalar_one()
     return Changes(
-        unchanged=both - changed, changed=changed, new=total_staged - both, removed=total_mine - both, busy=busy
+        unchanged=both - changed,
+        changed=changed,
+        new=total_staged - both,
+        removed=total_mine - both,
+        busy=busy,
+        answered=answered,
     )
 
 

@@ -67,12 +67,8 @@ def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
 def jobs_of(connection: Connection, worker_id: int) -> list[int]:
     """Return the jobs in which a worker runs items or has open attempts, in ascending order."""
     has_open = exists().where(attempts.c.job_id == jobs.c.id, attempts.c.worker_id == worker_id, _IS_OPEN)
-    runs = exists().where(
-        items.c.job_id == jobs.c.id,
-        items.c.is_current,
-        items.c.state == ItemState.RUNNING,
-        items.c.worker_id == worker_id,
-    )
+    is_mine = (items.c.job_id == jobs.c.id, items.c.is_current, items.c.worker_id == worker_id)
+    runs = exists().where(*is_mine, items.c.state == ItemState.RUNNING)
     return list(connection.execute(select(jobs.c.id).where(or_(runs, has_open)).order_by(jobs.c.id)).scalars())
 
 

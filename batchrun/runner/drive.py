@@ -79,7 +79,9 @@ class _Drive:
 
     async def run(self) -> Arrival:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup, or a shell's background job: whoever set it means it
             with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
                 loop.add_signal_handler(number, self._take_signal, int(number))
         outputs, end = None, None
@@ -146,10 +148,11 @@ class _Drive:
 
     async def _as_holder(self) -> tuple[Outputs | None, End | None]:
         swept = await asyncio.to_thread(sweep_all, self._ledger, self._gear, self._worker, self._observer)
-        if swept.adopted or swept.in_doubt:
+        job_id = self._job().id
+        if swept.adopted[job_id] or swept.in_doubt[job_id]:
             self._voice.say(
-                f"a process died here: {swept.adopted} answers it had received are kept, "
-                f"{swept.in_doubt} items are in doubt"
+                f"a process died here: {swept.adopted[job_id]} answers it had received are kept, "
+                f"{swept.in_doubt[job_id]} items are in doubt"
             )
         if self._prepare is not None:
             self._prepare(self._job())

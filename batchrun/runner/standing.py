@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from batchrun.core.outcome import CAUSES
@@ -10,6 +11,7 @@ from batchrun.core.stats import percentile
 from batchrun.errors import JobNotFound
 from batchrun.ledger.jobs import Job, find_job, list_jobs
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.liveness import holds_lock
 from batchrun.ledger.reports import AttemptReport, count_items, heartbeat, recent_latencies, report_attempts, warnings
 
 AUTH_REASONS = frozenset({"auth", "forbidden"})
@@ -40,12 +42,13 @@ class Standing:
     items_per_s: float | None
     in_flight: int
     holder: dict[str, Any] | None  # name, host, pid of the process that performs it
-    elapsed_s: float
+    has_died: bool  # its holder is certainly dead: seen on its own host only
+    active_s: float  # how long processes have worked on it, pauses between them left out
 
     @property
     def is_under_way(self) -> bool:
         """True while somebody works on the job."""
-        return self.job.state not in FINAL_JOB_STATES and self.job.holder is not None
+        return self.job.state not in FINAL_JOB_STATES and self.job.holder is not None and not self.has_died
 
     @property
     def mend(self) -> str | None:
@@ -75,6 +78,8 @@ class Standing:
             if self.job.reason in AUTH_REASONS:
                 return 4
             return 0 if self.job.reason in QUIET_REASONS else 5
+        if self.job.state is JobState.FAILED:
+            return 2  # its registration: the input was at fault
         if self.job.state not in (JobState.COMPLETED, JobState.CANCELLED):
             return 8
         if self.counts[ItemState.IN_DOUBT]:
@@ -93,6 +98,7 @@ def read_standing(ledger: Ledger, task_id: str) -> Standing:
         job = find_job(connection, task_id)
         latencies = recent_latencies(connection, job.id)
         holder = heartbeat(connection, job.holder) if job.holder is not None else None
+        has_died = holder is not None and holds_lock(Path(holder["folder"]), holder["incarnation"]) is False
         return Standing(
             job=job,
             counts=count_items(connection, job.id),
@@ -103,7 +109,8 @@ def read_standing(ledger: Ledger, task_id: str) -> Standing:
             items_per_s=holder["items_per_s"] if holder else None,
             in_flight=(holder["in_flight"] or 0) if holder else 0,
             holder={name: holder[name] for name in ("name", "host", "pid")} if holder else None,
-            elapsed_s=(job.ended_at or time.time()) - (job.started_at or job.created_at),
+            has_died=has_died,
+            active_s=job.active_s + (time.time() - job.held_since_at if job.held_since_at is not None else 0.0),
         )
 
 

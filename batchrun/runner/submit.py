@@ -78,7 +78,7 @@ def check(path: Path, *, max_faults: int = 20, skip_invalid: bool = False) -> Ch
     return _check(
         read_spec_text(path),
         where=str(path),
-        hint=f"batchrun validate {path} lists them; `--skip-invalid` runs the rest",
+        hint=None,
         max_faults=max_faults,
         skip_invalid=skip_invalid,
     )
@@ -91,7 +91,7 @@ def check_again(job: Job) -> Checked:
         BadInput: with all faults.
     """
     text = json.dumps({name: job.spec[name] for name in JobSpec.model_fields if name in job.spec})
-    return _check(text, where=f"spec of {job.task_id}", hint="mend the input, then resume again")
+    return _check(text, where=f"spec of {job.task_id}", hint="mend the input, then resume again; or --keep-input")
 
 
 def has_other_input(job: Job) -> bool:
@@ -103,7 +103,7 @@ def has_other_input(job: Job) -> bool:
         return False  # it is not needed any more
 
 
-def _check(text: str, *, where: str, hint: str, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
+def _check(text: str, *, where: str, hint: str | None, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
     spec, faults, raw = check_spec(text, where=where)
     read = raw if spec is None else spec.model_dump()
     named = {key: Path(read[key]) if isinstance(read.get(key), str) and read[key] else None for key in _FILES}
@@ -120,7 +120,10 @@ def _check(text: str, *, where: str, hint: str, max_faults: int = 20, skip_inval
         max(0, seen.fault_count - len(seen.faults)) if seen and not (skip_invalid and seen.items) else 0
     )
     if faults:
-        raise BadInput(faults, total=total, hint=hint)
+        is_input_alone = seen is not None and len(faults) == len(seen.faults) and seen.items > 0
+        raise BadInput(
+            faults, total=total, hint=hint or ("--skip-invalid runs the other lines" if is_input_alone else None)
+        )
     assert spec is not None  # a spec without faults names all of its files, and they are there
     assert source is not None
     assert output is not None
@@ -348,9 +351,12 @@ def refuse_changes(ledger: Ledger, changes: Changes, job: Job, *, otherwise: str
         otherwise: what the user can do instead of accepting the changes.
     """
     unstage(ledger, job.id)
+    again = (
+        f"; {changes.answered:,} of the changed ones have answers, and would be paid again" if changes.answered else ""
+    )
     return SpecChanged(
         f"job {job.task_id!r} stands in the ledger with another input or other parameters: {changes.unchanged:,} items "
-        f"unchanged, {changes.changed:,} changed, {changes.new:,} new, {changes.removed:,} removed",
+        f"unchanged, {changes.changed:,} changed, {changes.new:,} new, {changes.removed:,} removed{again}",
         hint=f"add --accept-changes (unchanged items are kept and not paid again), or {otherwise}",
     )
 

@@ -1,9 +1,10 @@
 """What dead workers left behind: answers in their spools are adopted, and what they had in hand becomes doubt."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from batchrun.core.retry import decide
 from batchrun.errors import EndpointFault
@@ -23,10 +24,8 @@ from batchrun.runner.settlement import make_settlement
 class Swept:
     """What a sweep found."""
 
-    dead: int = 0
-    adopted: int = 0  # paid answers that a dead worker had received
-    in_doubt: int = 0
-    alive: int = 0  # workers that live, or whose death cannot be told yet
+    adopted: Counter[int] = field(default_factory=Counter)  # by job: paid answers that a dead worker had received
+    in_doubt: Counter[int] = field(default_factory=Counter)  # by job: items that it had in hand
 
 
 def sweep(ledger: Ledger, observer: Observer, *, except_worker: int, rules_of: Callable[[Job], Rules]) -> Swept:
@@ -37,9 +36,7 @@ def sweep(ledger: Ledger, observer: Observer, *, except_worker: int, rules_of: C
         buried = buried_with_spool(connection, ledger.folder / "workers")
     for one in known:
         if not observer.is_dead(one.worker_id):
-            swept.alive += 1
             continue
-        swept.dead += 1
         with suppress(EndpointFault):  # another job's key is not known here: its dead wait for whoever has it
             _bury(ledger, one, swept, rules_of)
     for one in buried:
@@ -51,21 +48,22 @@ def sweep(ledger: Ledger, observer: Observer, *, except_worker: int, rules_of: C
 def _bury(ledger: Ledger, one: Incarnation, swept: Swept, rules_of: Callable[[Job], Rules]) -> None:
     # Spool before rescue: an answer that is there must not become a doubt.
     for frame in read_frames(one.folder, one.incarnation):
-        if _adopt(ledger, frame, rules_of):
-            swept.adopted += 1
+        if (job_id := _adopt(ledger, frame, rules_of)) is not None:
+            swept.adopted[job_id] += 1
     now = time.time()
     with ledger.write() as connection:
         for job_id in jobs_of(connection, one.worker_id):
-            swept.in_doubt += len(rescue(connection, job_id=job_id, worker_id=one.worker_id, now=now))
+            swept.in_doubt[job_id] += len(rescue(connection, job_id=job_id, worker_id=one.worker_id, now=now))
         bury(connection, one.worker_id, now=now)
     remove_files(one.folder, one.incarnation)
 
 
-def _adopt(ledger: Ledger, frame: Frame, rules_of: Callable[[Job], Rules]) -> bool:
+def _adopt(ledger: Ledger, frame: Frame, rules_of: Callable[[Job], Rules]) -> int | None:
+    """Settle what a spool's frame tells; return the job that it told something new."""
     with ledger.read() as connection:
         attempt = open_attempt(connection, frame.key)
         if attempt is None:
-            return False
+            return None
         job = read_job(connection, attempt.job_id)
     rules = rules_of(job)
     reply, path = restore(frame.about, frame.body)
@@ -84,7 +82,7 @@ def _adopt(ledger: Ledger, frame: Frame, rules_of: Callable[[Job], Rules]) -> bo
         settled = settle(connection, settlement)
         if settled in (Settled.ADOPTED, Settled.CORRECTED):
             write_anew(connection, job.id, now=time.time())
-    return settled in (Settled.MOVED, Settled.ADOPTED, Settled.CORRECTED)
+    return job.id if settled in (Settled.MOVED, Settled.ADOPTED, Settled.CORRECTED) else None
 
 
 def follow_policy(ledger: Ledger, job: Job) -> int:

@@ -1,4 +1,8 @@
-"""The faults that people really hit, one after another: cases.jsonl against a scripted endpoint."""
+"""The faults that people really hit, one after another: cases.jsonl against a scripted endpoint.
+
+Not among them, as this release has no part for it: several workers behind a broker (QU-01 to QU-03, CP-01, CP-04; CR-08
+is played with two processes of which one waits) and measuring (CP-05). CP-02 is tests/process/test_memory.py.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

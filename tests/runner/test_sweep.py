@@ -47,10 +47,10 @@ def test_an_answer_in_the_spool_is_adopted_and_the_rest_becomes_doubt(tmp_path: 
     bench = Bench(tmp_path, count=3)
     dead = _dies_with_an_answer(bench)
     swept = _sweep(bench)
-    assert (swept.adopted, swept.in_doubt) == (1, 1)
+    assert (swept.adopted[bench.job_id], swept.in_doubt[bench.job_id]) == (1, 1)
     assert bench.counts == {"completed": 1, "in_doubt": 1, "pending": 1}
     assert not list((bench.ledger.folder / "workers").glob(f"{dead.incarnation}*"))
-    assert _sweep(bench).adopted == 0
+    assert not _sweep(bench).adopted
 
 
 def test_an_answer_is_adopted_although_its_worker_was_buried_from_another_host(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_an_answer_is_adopted_although_its_worker_was_buried_from_another_host(t
         assert len(rescue(connection, job_id=bench.job_id, worker_id=dead.id, now=time.time())) == 2
         bury(connection, dead.id, now=time.time())
     assert bench.counts == {"in_doubt": 2, "pending": 1}
-    assert _sweep(bench).adopted == 1
+    assert _sweep(bench).adopted[bench.job_id] == 1
     assert bench.counts == {"completed": 1, "in_doubt": 1, "pending": 1}
 
 

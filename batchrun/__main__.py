@@ -1,5 +1,6 @@
 """The command `batchrun`."""
 
+import os
 import sys
 
 from batchrun.cli.main import run
@@ -7,7 +8,18 @@ from batchrun.cli.main import run
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    _keep_standard_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _keep_standard_streams() -> None:
+    """Open what the caller closed of 0, 1 and 2: else the ledger's file would get such a number, and talk end in it."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 if __name__ == "__main__":

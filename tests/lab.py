@@ -3,6 +3,7 @@
 The processes are forked by a server that has imported everything and opened nothing, so that a run costs no imports.
 """
 
+import contextlib
 import faulthandler
 import json
 import multiprocessing
@@ -139,10 +140,8 @@ class Run:
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal; one that has ended is left alone."""
         if self.process.is_alive() and self.process.pid is not None:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
-            except ProcessLookupError:
-                pass
 
     def wait(self, timeout_s: float = 40.0) -> int:
         """Wait for its end and return its exit code; -9 for a killed one.
@@ -346,7 +345,7 @@ def assert_outputs_whole(
 
 
 def comparable(path: Path) -> Iterator[bytes]:
-    """Yield an output file's lines without what may differ between two runs: our key, and the response's ids and times."""
+    """Yield an output file's lines without what may differ between two runs: our key, the response's ids and times."""
     for raw in path.read_bytes().splitlines():
         line = json.loads(raw)
         del line["batchrun"], line["id"]

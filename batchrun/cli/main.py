@@ -104,6 +104,7 @@ def run(arguments: Sequence[str]) -> int:
     context = Context.of(arguments)
     try:
         code = cli.main(list(arguments), prog_name="batchrun", standalone_mode=False, obj=context)
+        sys.stdout.flush()  # what cannot be written is said here, and not by the interpreter on its way out
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code
@@ -124,11 +125,21 @@ def run(arguments: Sequence[str]) -> int:
         )
         return error.exit_code
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO):
-            # Nobody reads any more: a closed pipe, or a terminal that is gone.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+        if isinstance(error, OSError) and error.filename is None and error.errno in _STDOUT_TROUBLE:
+            return _without_stdout(error)
         if context.verbose >= 2:
             traceback.print_exc()
         say_unexpected(context, error)
         return 1
+
+
+_STDOUT_TROUBLE = (errno.EPIPE, errno.EIO, errno.ENOSPC)
+
+
+def _without_stdout(error: OSError) -> int:
+    """End quietly where nobody reads any more (a closed pipe, a terminal gone); say it where the disk is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno != errno.ENOSPC:
+        return 0
+    click.echo(f"error: stdout cannot be written: {error.strerror}", err=True)
+    return 1

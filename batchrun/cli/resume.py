@@ -45,16 +45,7 @@ def command(
     with context.house() as house:
         before = read_standing(house.ledger, job)
         say(context, f"resume {job}: {counts_text(before)}")
-        if not keep_input and not is_unfinished(before.job) and has_other_input(before.job):
-            take_changes(
-                context,
-                house,
-                check_again(before.job),
-                before.job,
-                spec=dict(before.job.spec),
-                is_accepted=accept_changes,
-                otherwise="--keep-input to go on with the input as it was registered",
-            )
+        is_changed = not keep_input and not is_unfinished(before.job) and has_other_input(before.job)
         gear = house.gear()
         step = change_of_mind(
             house.ledger,
@@ -65,5 +56,16 @@ def command(
             gate="past",
         )
         with working(house.ledger, gear, concurrency=concurrency or before.job.concurrency) as worker:
+            if is_changed:
+                take_changes(
+                    context,
+                    house,
+                    check_again(before.job),
+                    before.job,
+                    worker=worker,
+                    spec=dict(before.job.spec),
+                    is_accepted=accept_changes,
+                    otherwise="--keep-input to go on with the input as it was registered",
+                )
             arrival = perform(context, house, job, worker=worker, wait=not no_wait, prepare=step)
     return show_arrival(context, arrival)

@@ -67,7 +67,7 @@ def _plan_text(plan: "RetryPlan") -> str:
     if plan.in_doubt:
         left.append(f"{plan.in_doubt:,} in doubt (batchrun reconcile {plan.job.task_id})")
     if plan.billed:
-        parts += f". {plan.billed:,} of them were, or may have been, billed once already"
+        parts += f". Billed once already, or perhaps: {plan.billed:,}"
     tail = f". Not sent again: {', '.join(left)}" if left else ""
     return f"{noun} to send again{f': {parts}' if parts else ''}{tail}"
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +21,8 @@ _LABEL = re.compile(r"\s*\S+\s{2,}")
 def say(context: Context, text: str) -> None:
     """Tell the person something on stderr, unless they want quiet."""
     if not context.quiet:
-        click.echo(fold(text, columns_of(sys.stderr)), err=True)
+        with suppress(OSError):  # talk is for whoever listens: a closed pipe must not end a run
+            click.echo(fold(text, columns_of(sys.stderr)), err=True)
 
 
 def put(text: str) -> None:

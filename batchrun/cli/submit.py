@@ -14,6 +14,7 @@ from batchrun.errors import BadInput, Fault
 
 if TYPE_CHECKING:
     from batchrun.ledger.jobs import Job
+    from batchrun.ledger.liveness import Worker
     from batchrun.runner.gear import Scope
     from batchrun.runner.submit import Checked, Overrides
     from batchrun.wiring import House
@@ -107,7 +108,7 @@ def submit(
                     house,
                     checked,
                     plan,
-                    worker.id,
+                    worker,
                     is_trial=scope is Scope.TRIAL,
                     accept_changes=accept_changes,
                     wait=not no_wait,
@@ -132,7 +133,7 @@ def _registered(
     house: "House",
     checked: "Checked",
     plan: dict[str, Any],
-    worker_id: int,
+    worker: "Worker",
     *,
     is_trial: bool,
     accept_changes: bool,
@@ -147,7 +148,7 @@ def _registered(
     job = verbs.find(ledger, checked.spec.task_id)
     if job is None:
         say(context, f"{checked.spec.task_id}: {checked.survey.items:,} items -> {plan['resolved_base_url']}")
-        job = verbs.register(ledger, checked, spec=plan, worker_id=worker_id, is_trial=is_trial)
+        job = verbs.register(ledger, checked, spec=plan, worker_id=worker.id, is_trial=is_trial)
         if job is not None:
             return job
         job = verbs.find(ledger, checked.spec.task_id)
@@ -158,7 +159,7 @@ def _registered(
             ledger,
             checked,
             job,
-            worker_id=worker_id,
+            worker_id=worker.id,
             observer=observer,
             wait=wait,
             say=lambda text: say(context, text),
@@ -172,7 +173,14 @@ def _registered(
         say(context, f"{job.task_id} stands in the ledger already ({job.state.value.replace('_', ' ')}); {does}")
         return job
     return take_changes(
-        context, house, checked, job, spec=plan, is_accepted=accept_changes, otherwise="use another task_id"
+        context,
+        house,
+        checked,
+        job,
+        worker=worker,
+        spec=plan,
+        is_accepted=accept_changes,
+        otherwise="use another task_id",
     )
 
 
@@ -182,27 +190,33 @@ def take_changes(
     checked: "Checked",
     job: "Job",
     *,
+    worker: "Worker",
     spec: dict[str, Any],
     is_accepted: bool,
     otherwise: str,
 ) -> "Job":
     """Explain what is different in a changed input or in changed parameters, and take it over where that is accepted.
 
-    Lines that were only written differently, or stand in another order, need no consent.
+    Lines that were only written differently, or stand in another order, need no consent. The job is held meanwhile:
+    the lines that are compared must be the ones that are taken.
     """
     from batchrun.runner import submit as verbs
+    from batchrun.runner.hold import holding, sweep_all
 
-    changes = verbs.explain_changes(house.ledger, checked, job)
-    if not (is_accepted or changes.is_none):
-        raise verbs.refuse_changes(house.ledger, changes, job, otherwise=otherwise)
-    question = f"{changes.answered:,} changed items have answers that were paid for: send, and pay, them again?"
-    if changes.answered and not ask(context, question):
-        raise verbs.refuse_changes(house.ledger, changes, job, otherwise=otherwise)
-    job, changes = verbs.accept_changes(house.ledger, checked, job, spec=spec)
+    gear = house.gear()
+    with holding(house.ledger, job, worker, gear):
+        sweep_all(house.ledger, gear, worker)
+        changes = verbs.explain_changes(house.ledger, checked, job)
+        question = f"{changes.answered:,} changed items have answers that were paid for: send, and pay, them again?"
+        is_wanted = changes.is_none or (is_accepted and (not changes.answered or ask(context, question)))
+        if not is_wanted:
+            raise verbs.refuse_changes(house.ledger, changes, job, otherwise=otherwise)
+        job, changes = verbs.accept_changes(house.ledger, checked, job, spec=spec)
+    restored = f", {changes.restored:,} back from before" if changes.restored else ""
     say(
         context,
         f"{job.task_id}: {changes.unchanged:,} items unchanged and kept, {changes.changed:,} changed, "
-        f"{changes.new:,} new, {changes.removed:,} removed",
+        f"{changes.new:,} new{restored}, {changes.removed:,} removed",
     )
     return job
 

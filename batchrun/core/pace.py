@@ -25,7 +25,7 @@ class Pace:
             asked_s: what the endpoint asked for (Retry-After); None where it named nothing: then the hold doubles each
                 time until an answer comes.
         """
-        if asked_s is None:
+        if asked_s is None or asked_s < FIRST_HOLD_S:
             if now < self.held_until:
                 return self.held_until - now  # the refusals of one moment are one reason to wait
             asked_s = min(FIRST_HOLD_S * 2**self._guesses, LONGEST_GUESSED_HOLD_S)
@@ -36,6 +36,11 @@ class Pace:
             self._ramp_until = self.held_until + RAMP_S
             self._next_at = self.held_until
         return wait_s
+
+    def restart(self, now: float) -> None:
+        """Begin gently after the endpoint was away."""
+        self.is_blocked = False
+        self._next_at, self._ramp_until = now, now + RAMP_S
 
     def answered(self) -> None:
         """Note that the endpoint answers again."""

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from batchrun.core.outcome import Usage
 
 PUSD = 10**12
+MOST_PUSD = 4 * 10**18  # 4 million USD: what one sum can be in a ledger of 64-bit integers
 _PER_TOKEN = Decimal(PUSD) / 1_000_000
 
 
@@ -15,8 +16,8 @@ class Price(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    input_per_1m_usd: Decimal = Field(ge=0, le=1_000_000, description="USD per million prompt tokens")
-    output_per_1m_usd: Decimal = Field(ge=0, le=1_000_000, description="USD per million completion tokens")
+    input_per_1m_usd: Decimal = Field(ge=0, le=10_000, description="USD per million prompt tokens")
+    output_per_1m_usd: Decimal = Field(ge=0, le=10_000, description="USD per million completion tokens")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -35,7 +36,7 @@ def cost_pusd(price: Price | None, *, prompt_tokens: int | None, completion_toke
     if price is None or prompt_tokens is None or completion_tokens is None:
         return None
     exact = (price.input_per_1m_usd * prompt_tokens + price.output_per_1m_usd * completion_tokens) * _PER_TOKEN
-    return int(exact.to_integral_value(ROUND_CEILING))
+    return min(int(exact.to_integral_value(ROUND_CEILING)), MOST_PUSD)
 
 
 def usage_cost_pusd(price: Price | None, usage: Usage) -> int | None:

@@ -8,6 +8,7 @@ from batchrun.core.outcome import Evidence, Scope
 from batchrun.core.states import AttemptState, ItemState
 
 OnUnknown = Literal["hold", "retry"]
+SHORTEST_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,10 @@ def _after_refusal(evidence: Evidence, tries: Tries, policy: RetryPolicy) -> Dec
     match evidence.scope:
         case Scope.THROTTLE:
             wait_s = evidence.retry_after_s
-            wait_s = policy.throttle_s(tries.throttled_s) if wait_s is None else wait_s
+            if wait_s is None or wait_s < SHORTEST_WAIT_S:  # "at once" is no wait: it must cost the item's budget
+                wait_s = max(wait_s or 0.0, policy.throttle_s(tries.throttled_s))
+            if wait_s > policy.throttle_budget_s:
+                return Decision(ItemState.PENDING, cause=evidence.cause, message=evidence.message)  # the job stops
             if tries.throttled_s + wait_s > policy.throttle_budget_s:
                 return Decision(
                     ItemState.FAILED, cause=evidence.cause, message=f"throttled too long: {evidence.message}"

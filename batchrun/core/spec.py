@@ -41,7 +41,7 @@ class JobSpec(BaseModel):
     model: str = Field(min_length=1, max_length=500, description="sent where a line names no model of its own")
     input_file: str = Field(min_length=1, description="JSONL, one request a line")
     output_file: str = Field(min_length=1, description="answers in input order; failures go to error_file")
-    max_tokens: int = Field(ge=1, le=100_000_000, description="sent where a line sets no limit of its own")
+    max_tokens: int = Field(ge=1, le=10_000_000, description="sent where a line sets no limit of its own")
     concurrency: int = Field(ge=1, le=10_000, description="requests in flight at once, at the most")
     retry_times: int = Field(ge=0, le=1_000, description="retries after the first try; 0 means none")
 

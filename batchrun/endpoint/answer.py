@@ -7,7 +7,7 @@ from typing import Any
 from batchrun.core.outcome import NO_USAGE, Usage
 from batchrun.endpoint.problem import problem_of
 
-MOST_TOKENS = 10**12  # a count above this is a fault, and no ledger could add it up
+MOST_TOKENS = 10**8  # a count above this is a fault, and no ledger could add up what it would cost
 ENDINGS = ["length", "content_filter"]  # reasons to look at an answer
 FINISHES = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
 
@@ -29,6 +29,13 @@ class Answer:
         if not found and not usage.is_known:
             found.append("no_usage")
         return ", ".join(found) or None
+
+
+def shows_work(body: object) -> bool:
+    """Say whether a body holds an answer or counts generated tokens, whatever its status says."""
+    if not isinstance(body, dict):
+        return False
+    return bool(body.get("choices") or body.get("output") or read_usage(body).completion_tokens)
 
 
 def read_answer(body: dict[str, Any], path: str) -> Answer:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from batchrun.core.outcome import PROVES_NOT_SENT, Break, BreakKind, Charge, Evidence, Reply, Scope, Usage
 from batchrun.core.states import AttemptState
-from batchrun.endpoint.answer import Answer, read_answer, read_usage
+from batchrun.endpoint.answer import Answer, read_answer, read_usage, shows_work
 from batchrun.endpoint.body import BOM, Form, read_json
 from batchrun.endpoint.gateway import gateway_of, upstream_answered
 from batchrun.endpoint.key import Mask
@@ -129,9 +130,19 @@ def _of_reply(reply: Reply, path: str, profile: Profile, mask: Mask) -> Evidence
     body = read_json(reply.body) if reply.body.lstrip(BOM + b" \t\r\n")[:1] in (b"{", b"[") else None
     problem = problem_of(body.value) if body and body.form is Form.JSON else None
     verdict = _moved(_verdict(reply.status, problem, reply.headers, _wait_s(reply)), reply.status, problem, profile)
+    if verdict.outcome is REFUSED and body and body.form is Form.JSON and shows_work(body.value):
+        return _worked_all_the_same(reply, body.value, mask)
     raw = mask.raw(reply.body) if problem and len(reply.body) <= KEPT_BYTES else None
     said = problem.words if problem else body_words(reply.body, reply.headers)
     return _evidence(reply, verdict, _message(reply, verdict, said, mask), raw=raw, mask=mask)
+
+
+def _worked_all_the_same(reply: Reply, body: dict[str, Any], mask: Mask) -> Evidence:
+    """A refusal whose body holds an answer, or counts the tokens of one, is no refusal: it may be billed."""
+    usage = read_usage(body)
+    verdict = Verdict(UNUSABLE, "error_in_answer", Charge.CERTAIN if usage.is_known else Charge.POSSIBLE, Scope.ITEM)
+    evidence = _useless(reply, verdict, "a refusal that shows that the work was done", mask)
+    return replace(evidence, usage=usage, response_id=_short(body.get("id"), mask))
 
 
 # --- anything but a 2xx ---
@@ -210,7 +221,7 @@ def _of_json(reply: Reply, value: object, path: str, mask: Mask) -> Evidence:
     body = value if isinstance(value, dict) else {}
     usage = read_usage(body)
     if problem := problem_inside(value):
-        return _of_error_inside(reply, problem, usage, mask)
+        return _of_error_inside(reply, value, problem, usage, mask)
     answer = read_answer(body, path) if isinstance(value, dict) else Answer("it is no JSON object")
     response_id = _short(body.get("id"), mask)
     if answer.fault:
@@ -234,12 +245,13 @@ def _of_json(reply: Reply, value: object, path: str, mask: Mask) -> Evidence:
     )
 
 
-def _of_error_inside(reply: Reply, problem: Problem, usage: Usage, mask: Mask) -> Evidence:
+def _of_error_inside(reply: Reply, value: object, problem: Problem, usage: Usage, mask: Mask) -> Evidence:
     """An error under status 200 goes by the code inside, as long as that proves that no work was done."""
     status = problem.status or 0
     wait_s = _wait_s(reply)
     verdict = Verdict(UNUSABLE, "error_in_answer", Charge.CERTAIN if usage.is_known else Charge.POSSIBLE, Scope.ITEM)
-    if (400 <= status < 500 or status in (503, 529)) and not (usage.prompt_tokens or usage.completion_tokens):
+    has_worked = shows_work(value) or usage.prompt_tokens
+    if (400 <= status < 500 or status in (503, 529)) and not has_worked:
         inside = _verdict(status, problem, reply.headers, wait_s)
         verdict = inside if inside.outcome is REFUSED else verdict
     inside_words = f", with an error {status_words(status)} inside" if status else ", with an error inside"

@@ -38,6 +38,8 @@ class DerivedFile:
 
     def __enter__(self) -> Self:
         with _naming(self.path):
+            if self._target.exists() and not self._target.is_file():
+                raise OSError(errno.EINVAL, "is no regular file, and would be replaced by one")
             self._forget_dead_writers()
             self._fd = os.open(self._temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, or_, select, update
 
+from batchrun.core.prices import MOST_PUSD
 from batchrun.core.states import ITEM_MOVES, ItemState, JobState
 from batchrun.ledger.schema import items, jobs, workers
 
@@ -23,12 +24,17 @@ def lock_jobs(connection: Connection, job_ids: Iterable[int]) -> None:
     connection.execute(wanted.with_for_update(key_share=True)).all()
 
 
+def _added(column: ColumnElement[int], name: str) -> ColumnElement[int]:
+    """Add to a sum of money, but never past what 64 bits hold: absurd counts of a server must not stop the ledger."""
+    return case((column > bindparam(f"most_{name}"), MOST_PUSD), else_=column + bindparam(f"more_{name}"))
+
+
 _MOVE_MONEY = (
     update(jobs)
     .where(jobs.c.id == bindparam("the_job"))
     .values(
-        spent_pusd=jobs.c.spent_pusd + bindparam("more_spent"),
-        reserved_pusd=jobs.c.reserved_pusd + bindparam("more_reserved"),
+        spent_pusd=_added(jobs.c.spent_pusd, "spent"),
+        reserved_pusd=_added(jobs.c.reserved_pusd, "reserved"),
     )
 )
 
@@ -36,7 +42,11 @@ _MOVE_MONEY = (
 def move_money(connection: Connection, job_id: int, *, spent: int = 0, reserved: int = 0) -> None:
     """Add to what a job has spent for certain and to what it keeps reserved, in picodollars; either may be negative."""
     if spent or reserved:
-        connection.execute(_MOVE_MONEY, {"the_job": job_id, "more_spent": spent, "more_reserved": reserved})
+        values = {"the_job": job_id}
+        for name, more in (("spent", spent), ("reserved", reserved)):
+            more = min(more, MOST_PUSD)
+            values |= {f"more_{name}": more, f"most_{name}": MOST_PUSD - max(0, more)}
+        connection.execute(_MOVE_MONEY, values)
 
 
 def stands_in(move: str) -> ColumnElement[bool]:

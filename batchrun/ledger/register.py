@@ -41,13 +41,14 @@ class Changes:
     unchanged: int
     changed: int
     new: int
+    restored: int  # lines that the job had once, superseded since: they come back as they are, answers and all
     removed: int
     busy: int  # changed or removed ones that are running or in doubt
     answered: int  # changed ones that have an answer, which was paid for: they are sent, and paid, again
 
     @property
     def is_none(self) -> bool:
-        return not (self.changed or self.new or self.removed)
+        return not (self.changed or self.new or self.restored or self.removed)
 
 
 _LINE = tuple(field.name for field in fields(Line))
@@ -203,29 +204,40 @@ def unstage(ledger: Ledger, job_id: int) -> None:
 
 
 def compare(connection: Connection, job_id: int) -> Changes:
-    """Compare the staged lines with the job's current items, by id and request digest."""
+    """Compare the staged lines with the job's items, by id and request digest."""
     mine = and_(items.c.job_id == job_id, items.c.is_current)
-    joined = incoming.join(items, and_(mine, items.c.custom_id == incoming.c.custom_id))
-    staged = incoming.c.job_id == job_id
-    count = select(func.count())
-    both = connection.execute(count.select_from(joined).where(staged)).scalar_one()
-    changed = connection.execute(count.select_from(joined).where(staged, _differs())).scalar_one()
-    total_staged = connection.execute(count.select_from(incoming).where(staged)).scalar_one()
-    total_mine = connection.execute(count.select_from(items).where(mine)).scalar_one()
+    of_id = (mine, items.c.custom_id == incoming.c.custom_id)
+    is_known, is_same = exists().where(*of_id), exists().where(*of_id, ~_differs())
+    was_once = _was_once(job_id)
+    has_answer = exists().where(*of_id, items.c.answer_key.is_not(None))
+
+    def count(*conditions: ColumnElement[bool]) -> int:
+        query = select(func.count()).select_from(incoming).where(incoming.c.job_id == job_id, *conditions)
+        return int(connection.execute(query).scalar_one())
+
+    def count_items(*conditions: ColumnElement[bool]) -> int:
+        return int(connection.execute(select(func.count()).select_from(items).where(mine, *conditions)).scalar_one())
+
     busy_states = items.c.state.in_((ItemState.RUNNING, ItemState.IN_DOUBT))
-    busy = connection.execute(
-        count.select_from(items).where(mine, busy_states, or_(_is_removed(job_id), _is_changed(job_id)))
-    ).scalar_one()
-    answered = connection.execute(
-        count.select_from(joined).where(staged, _differs(), items.c.answer_key.is_not(None))
-    ).scalar_one()
     return Changes(
-        unchanged=both - changed,
-        changed=changed,
-        new=total_staged - both,
-        removed=total_mine - both,
-        busy=busy,
-        answered=answered,
+        unchanged=count(is_same),
+        changed=count(is_known, ~is_same, ~was_once),
+        new=count(~is_known, ~was_once),
+        restored=count(~is_same, was_once),
+        removed=count_items(_is_removed(job_id)),
+        busy=count_items(busy_states, or_(_is_removed(job_id), _is_changed(job_id))),
+        answered=count(is_known, ~is_same, ~was_once, has_answer),
+    )
+
+
+def _was_once(job_id: int) -> ColumnElement[bool]:
+    """Build the condition on a staged line that an item superseded earlier is just like it."""
+    once = items.alias("once")
+    return exists().where(
+        once.c.job_id == job_id,
+        ~once.c.is_current,
+        once.c.custom_id == incoming.c.custom_id,
+        once.c.request_digest == incoming.c.request_digest,
     )
 
 
@@ -269,9 +281,10 @@ def accept(
         if changes.busy:
             raise IllegalMove(
                 f"{changes.busy:,} changed or removed items are running or in doubt",
-                hint="settle them first: batchrun reconcile",
+                hint="wait for those that run, and settle the doubts: batchrun reconcile",
             )
         _supersede(connection, job_id)
+        _restore(connection, job_id)
         _reorder(connection, job_id)
         _add_new(connection, job_id, trial=trial, now=now)
         total = select(func.count()).select_from(items).where(items.c.job_id == job_id, items.c.is_current)
@@ -292,6 +305,27 @@ def _supersede(connection: Connection, job_id: int) -> None:
     mine = (items.c.job_id == job_id, items.c.is_current)
     gone = or_(_is_removed(job_id), _is_changed(job_id))
     connection.execute(update(items).where(*mine, gone).values(is_current=False, fence=items.c.fence + 1))
+
+
+def _restore(connection: Connection, job_id: int) -> None:
+    """Bring back the superseded items that the new input has again: what they have was paid for."""
+    twin = items.alias("twin")
+    latest_like_it = (
+        select(func.max(twin.c.revision))
+        .join(incoming, and_(incoming.c.job_id == job_id, incoming.c.custom_id == twin.c.custom_id))
+        .where(
+            twin.c.job_id == job_id,
+            twin.c.custom_id == items.c.custom_id,
+            twin.c.request_digest == incoming.c.request_digest,
+        )
+        .scalar_subquery()
+    )
+    has_current = exists().where(twin.c.job_id == job_id, twin.c.custom_id == items.c.custom_id, twin.c.is_current)
+    connection.execute(
+        update(items)
+        .where(items.c.job_id == job_id, ~items.c.is_current, ~has_current, items.c.revision == latest_like_it)
+        .values(is_current=True, fence=items.c.fence + 1)
+    )
 
 
 def _reorder(connection: Connection, job_id: int) -> None:

@@ -73,6 +73,14 @@ def count_trial(connection: Connection, job_id: int) -> dict[ItemState, int]:
     return {state: found.get(state, 0) for state in ItemState}
 
 
+_HALF = 10**9
+
+
+def _sum(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """Build a sum of money in two parts, high and low, which cannot overflow as one 64-bit sum can."""
+    return func.coalesce(func.sum(column // _HALF), 0), func.coalesce(func.sum(column % _HALF), 0)
+
+
 def report_attempts(connection: Connection, job_id: int, *, trial_only: bool = False) -> AttemptReport:
     """Sum up a job's attempts, superseded items' attempts included: they were paid for too."""
     query = select(
@@ -82,30 +90,30 @@ def report_attempts(connection: Connection, job_id: int, *, trial_only: bool = F
         func.coalesce(func.sum(attempts.c.prompt_tokens), 0),
         func.coalesce(func.sum(attempts.c.completion_tokens), 0),
         func.sum(case((attempts.c.prompt_tokens.is_(None) | attempts.c.completion_tokens.is_(None), 1), else_=0)),
-        func.coalesce(func.sum(attempts.c.cost_pusd), 0),
-        func.coalesce(func.sum(attempts.c.reserved_pusd), 0),
+        *_sum(attempts.c.cost_pusd),
+        *_sum(attempts.c.reserved_pusd),
         func.sum(case((attempts.c.cost_pusd.is_(None), 1), else_=0)),
     ).where(attempts.c.job_id == job_id)
     if trial_only:
         query = query.join(items, items.c.id == attempts.c.key // (1 << FENCE_BITS)).where(items.c.is_trial)
     by_state: dict[AttemptState, int] = {}
     totals = dict.fromkeys(("prompt", "completion", "blind", "n_c", "n_p", "certain", "possible", "unpriced"), 0)
-    for state, charge, count, prompt, completion, blind, cost, reserved, unpriced in connection.execute(
-        query.group_by(attempts.c.state, attempts.c.charge)
-    ):
+    rows = connection.execute(query.group_by(attempts.c.state, attempts.c.charge))
+    for state, charge, count, prompt, completion, blind, *money, unpriced in rows:
+        cost, reserved = (int(money[at]) * _HALF + int(money[at + 1]) for at in (0, 2))
         by_state[AttemptState(state)] = by_state.get(AttemptState(state), 0) + count
         totals["prompt"] += int(prompt)
         totals["completion"] += int(completion)
         if state == AttemptState.ANSWERED:
             totals["blind"] += int(blind)
-        totals["possible"] += int(reserved)
+        totals["possible"] += reserved
         if charge == Charge.CERTAIN:
             totals["n_c"] += count
-            totals["certain"] += int(cost)
+            totals["certain"] += cost
             totals["unpriced"] += int(unpriced)
         elif charge == Charge.POSSIBLE:
             totals["n_p"] += count
-            totals["possible"] += int(cost)
+            totals["possible"] += cost
     return AttemptReport(
         by_state=by_state,
         prompt_tokens=totals["prompt"],

@@ -1,16 +1,18 @@
 """Deciding about a job from any terminal: cancel."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from batchrun.core.states import ItemState, JobState
+from batchrun.errors import JobBusy
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.liveness import Observer, Worker
+from batchrun.ledger.liveness import Worker
 from batchrun.ledger.reports import count_items
 from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Gear
-from batchrun.runner.hold import sweep_all, try_to_hold, working
+from batchrun.runner.hold import holding, sweep_all, working
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,5 @@ def close_if_over(ledger: Ledger, task_id: str, worker: Worker, gear: Gear) -> N
     """Write the outputs of a job that has nothing left to do, unless a living process performs it."""
     with ledger.read() as connection:
         job = job_moves.find_job(connection, task_id)
-    if not try_to_hold(ledger, job, worker, Observer(ledger, dead_after_s=gear.dead_after_s)):
-        return
-    try:
+    with suppress(JobBusy), holding(ledger, job, worker, gear):
         finalize(ledger, job, holder=worker.id)
-    finally:
-        with ledger.write() as connection:
-            job_moves.drop(connection, job.id, worker_id=worker.id, active_s=0.0)

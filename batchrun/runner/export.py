@@ -8,7 +8,7 @@ from pathlib import Path
 from batchrun.core.outcome import Charge
 from batchrun.core.prices import usd
 from batchrun.core.states import FINAL_JOB_STATES, ItemState, is_final
-from batchrun.errors import LedgerFault, LedgerFull
+from batchrun.errors import LedgerFault, LedgerFull, UsageFault
 from batchrun.files.derived import DerivedFile
 from batchrun.files.outputs import OutputItem, answer_line, error_line
 from batchrun.ledger.jobs import Job, find_job
@@ -112,8 +112,18 @@ def answer_lines(ledger: Ledger, rows: Iterable[Result]) -> Iterator[bytes]:
             yield answer_line(output_item(ledger, row))
 
 
+def _refuse_to_replace(ledger: Ledger, job: Job, output: Path) -> None:
+    kept = [Path(job.spec["input_file"]), *([Path(str(ledger.url.database))] if ledger.is_sqlite else [])]
+    if output.exists() and not output.is_file():
+        raise UsageFault(f"{str(output)!r} is no regular file", hint="name a file with -o")
+    if any(path.exists() and output.exists() and output.samefile(path) for path in kept):
+        raise UsageFault(f"{str(output)!r} would be replaced, and it is no output", hint="name another file with -o")
+
+
 def export_job(ledger: Ledger, task_id: str, *, output: Path | None = None) -> Outputs:
     """Write a job's outputs as they stand now, to its own files or to others."""
     with ledger.read() as connection:
         job = find_job(connection, task_id)
+    if output is not None:
+        _refuse_to_replace(ledger, job, output)
     return write_outputs(ledger, job, output=output, so_far=job.state not in FINAL_JOB_STATES)

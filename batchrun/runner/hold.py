@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from batchrun.errors import LedgerFault
-from batchrun.ledger.jobs import Job, take
+from batchrun.errors import JobBusy, LedgerFault
+from batchrun.ledger.jobs import Job, drop, take
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, enter
 from batchrun.runner.gear import Gear
+from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import Swept, sweep
 
 ROOM_PER_SLOT_BYTES = 16_384
@@ -49,3 +50,20 @@ def sweep_all(ledger: Ledger, gear: Gear, worker: Worker, observer: Observer | N
     """Adopt and rescue whatever dead workers of this ledger have left."""
     observer = observer or Observer(ledger, dead_after_s=gear.dead_after_s)
     return sweep(ledger, observer, except_worker=worker.id, rules_of=gear.rules_of)
+
+
+@contextmanager
+def holding(ledger: Ledger, job: Job, worker: Worker, gear: Gear) -> Iterator[None]:
+    """Hold a job for a moment, so that nobody else changes or performs it meanwhile.
+
+    Raises:
+        JobBusy: another living process holds it.
+    """
+    if not try_to_hold(ledger, job, worker, Observer(ledger, dead_after_s=gear.dead_after_s)):
+        who = read_standing(ledger, job.task_id).performer
+        raise JobBusy(f"job {job.task_id!r} is performed by {who}", hint=f"batchrun status {job.task_id} -w")
+    try:
+        yield
+    finally:
+        with ledger.write() as connection:
+            drop(connection, job.id, worker_id=worker.id, active_s=0.0)

@@ -230,7 +230,10 @@ class Performer:
 
     def _warn_everyone(self, evidence: Evidence) -> None:
         """Slow the job down at once, before the outcome is durable: the next send must not leave meanwhile."""
-        if evidence.scope is Scope.THROTTLE:
+        asked_s = evidence.retry_after_s
+        if evidence.scope is Scope.THROTTLE and asked_s is not None and asked_s > self._rules.policy.throttle_budget_s:
+            self._alarm.trip(Trip("throttled", f"the endpoint asks for {asked_s:,.0f} s: {evidence.message}", 5))
+        elif evidence.scope is Scope.THROTTLE:
             wait_s = self.pace.hold(time.monotonic(), asked_s=evidence.retry_after_s, chance=self._means.chance())
             self._release_permits()
             self._alarm.throttled(evidence, wait_s)
@@ -282,8 +285,7 @@ class Performer:
 
     def unblock(self) -> None:
         """Go on, gently."""
-        self.pace.is_blocked = False
-        self.pace.hold(time.monotonic(), asked_s=0.0, chance=self._means.chance())
+        self.pace.restart(time.monotonic())
         self._wake.set()
 
     def close(self) -> None:

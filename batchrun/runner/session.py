@@ -236,10 +236,6 @@ class Session:
     async def _look_for_work(self, feed: Feed, *, trial_only: bool) -> None:
         performer = self._performer
         now = time.monotonic()
-        if performer.pace.is_held(now) or not performer.is_idle:
-            self._idle_since = None
-            return
-        self._idle_since = self._idle_since or now
         if feed.is_exhausted and not performer.has_work:
             ready_at = await asyncio.to_thread(self._next_ready_at, trial_only)
             if ready_at is None:
@@ -247,7 +243,15 @@ class Session:
                 return
             if (wait_s := ready_at - time.time()) > 0:  # nothing is due yet; a clock set back is seen soon enough
                 await asyncio.sleep(min(wait_s, CONTROL_S))
-        elif now - self._idle_since < self._waits.idle_claim_s:
+                return
+        elif performer.is_idle and not performer.pace.is_held(now):
+            self._idle_since = self._idle_since or now
+            if now - self._idle_since < self._waits.idle_claim_s:
+                return
+        else:
+            self._idle_since = None
+            return
+        if performer.pace.is_held(now):
             return
         # A hint may be lost: a slot that has been idle takes its work from the ledger, whatever the others do.
         self._idle_since = None

@@ -56,6 +56,8 @@ def read_spec_text(path: Path) -> str:
     Raises:
         UsageFault: it is not there, is a folder, or is no text.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageFault(f"{str(path)!r} is no regular file", hint="save the spec as a file")
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -33,7 +33,8 @@ TABLE = [
     (_evidence(A.REFUSED, "server_error"), FRESH, I.PENDING, I.PENDING, 1),
     (_evidence(A.REFUSED, "server_error"), LAST, I.FAILED, I.FAILED, 1),
     (_evidence(A.REFUSED, "rate_limited", Scope.THROTTLE, 7.0), LAST, I.PENDING, I.PENDING, 0),
-    (_evidence(A.REFUSED, "rate_limited", Scope.THROTTLE, 61.0), FRESH, I.FAILED, I.FAILED, 0),
+    # Longer than any item may wait: the job stops, and the item is there for another day.
+    (_evidence(A.REFUSED, "rate_limited", Scope.THROTTLE, 61.0), FRESH, I.PENDING, I.PENDING, 0),
     (_evidence(A.REFUSED, "overloaded", Scope.THROTTLE), FRESH, I.PENDING, I.PENDING, 0),
     (_evidence(A.REFUSED, "auth", Scope.EVERYONE), LAST, I.PENDING, I.PENDING, 0),
     (_evidence(A.UNUSABLE, "no_choices"), FRESH, I.FAILED, I.PENDING, 1),
@@ -83,3 +84,11 @@ def test_a_cancelled_job_sends_nothing_again(outcome: A, to: I) -> None:
 def test_a_decision_that_ends_the_item_is_not_changed_by_a_cancel() -> None:
     decision = Decision(I.COMPLETED, counted=1)
     assert without_resend(decision, _evidence(A.ANSWERED)) is decision
+
+
+@pytest.mark.parametrize("asked_s", [0.0, 0.001, 0.999])
+def test_to_be_asked_back_at_once_costs_the_items_budget_all_the_same(asked_s: float) -> None:
+    decision = decide(_evidence(A.REFUSED, "rate_limited", Scope.THROTTLE, asked_s), Tries(0, 58.0), _policy("hold"))
+    assert decision.to is I.FAILED
+    first = decide(_evidence(A.REFUSED, "rate_limited", Scope.THROTTLE, asked_s), FRESH, _policy("hold"))
+    assert (first.to, first.wait_s, first.throttled_s) == (I.PENDING, 5.0, 5.0)

@@ -12,7 +12,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.register import write_items
 from batchrun.ledger.schema import items
 from batchrun.ledger.schema import jobs as jobs_table
-from tests.ledger.desk import ANSWERED, NOW, UNKNOWN, Desk, hire, line, register, snapshot
+from tests.ledger.desk import ANSWERED, NOW, SERVER_ERROR, UNKNOWN, Desk, hire, line, register, snapshot
 
 J = JobState
 
@@ -94,6 +94,70 @@ def test_a_probe_lifts_only_its_own_pause(desk: Desk) -> None:
     assert desk.job.reason == "auth"
     assert desk.move("resume", only_reason="auth")
     assert desk.job.reason is None
+
+
+def test_a_move_that_is_the_holders_is_made_by_nobody_else(desk: Desk) -> None:
+    stranger = desk.hire()
+    with desk.ledger.write() as connection:
+        assert jobs.take(connection, desk.job_id, worker_id=desk.worker, instead_of=None, now=NOW)
+    before = snapshot(desk.ledger, without=())
+    assert not desk.move("pause", reason="auth", holder=stranger)
+    assert snapshot(desk.ledger, without=()) == before
+    assert desk.move("pause", reason="auth", holder=desk.worker)
+
+
+def _end(desk: Desk, *, cancelled: bool = False) -> None:
+    if cancelled:
+        desk.cancel()
+    assert desk.move("finalize")
+    assert desk.move("close" if cancelled else "complete")
+
+
+def _write_anew(desk: Desk) -> None:
+    with desk.ledger.write() as connection:
+        jobs.write_anew(connection, desk.job_id, now=NOW)
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["completed", "cancelled"])
+def test_what_is_settled_after_the_end_is_written_and_nothing_is_sent(ledger: Ledger, cancelled: bool) -> None:
+    desk = Desk.open(ledger, 2)
+    first, second = desk.claim()
+    desk.settle(first, UNKNOWN)
+    desk.settle(second, ANSWERED)
+    _end(desk, cancelled=cancelled)
+    desk.adopt(first.key, ANSWERED)
+    _write_anew(desk)
+    assert (desk.job.state, desk.job.was_cancelled) == (J.FINALIZING, cancelled)
+    assert desk.claim() == []
+    assert desk.move("close" if cancelled else "complete")
+
+
+def test_a_job_is_open_again_where_a_late_refusal_made_an_item_pending(ledger: Ledger) -> None:
+    desk = Desk.open(ledger)
+    claimed = desk.claim_one()
+    desk.settle(claimed, UNKNOWN)
+    _end(desk)
+    desk.adopt(claimed.key, SERVER_ERROR)
+    _write_anew(desk)
+    assert (desk.state(), desk.job.state) == ("pending", J.IN_PROGRESS)
+
+
+def test_a_cancelled_job_is_not_opened_by_what_comes_late(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 2)
+    claimed = desk.claim_one()
+    desk.settle(claimed, UNKNOWN)
+    _end(desk, cancelled=True)
+    desk.adopt(claimed.key, SERVER_ERROR)
+    _write_anew(desk)
+    assert (desk.states(), desk.job.state) == (["cancelled"] * 2, J.FINALIZING)
+
+
+@pytest.mark.parametrize("state", [J.IN_PROGRESS, J.PAUSED, J.CANCELLING, J.FINALIZING, J.VALIDATING])
+def test_a_job_that_has_not_ended_is_written_when_it_ends(desk: Desk, state: JobState) -> None:
+    desk.force_job(state=state)
+    before = snapshot(desk.ledger, without=())
+    _write_anew(desk)
+    assert snapshot(desk.ledger, without=()) == before
 
 
 def test_a_job_opens_only_when_all_its_items_are_written(ledger: Ledger) -> None:

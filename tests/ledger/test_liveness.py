@@ -19,7 +19,7 @@ from batchrun.ledger.liveness import Observer, Worker, beat, enter, holds_lock, 
 from batchrun.ledger.reports import heartbeat
 from batchrun.ledger.schema import workers
 from batchrun.ledger.settle import rescue
-from batchrun.ledger.sweeps import bury, incarnations, jobs_of
+from batchrun.ledger.sweeps import buried_with_spool, bury, incarnations, jobs_of
 from tests.ledger.desk import ANSWERED, NOW, UNKNOWN, Desk, forks, hire
 
 ROOM = 4_096
@@ -372,6 +372,22 @@ def test_whoever_was_buried_with_something_open_is_swept_again(ledger: Ledger) -
         rescue(connection, job_id=desk.job_id, worker_id=desk.worker, now=NOW)
         assert incarnations(connection, except_worker=0) == []
         assert jobs_of(connection, desk.worker) == []
+
+
+def test_whoever_was_buried_from_elsewhere_is_found_by_its_spool(ledger: Ledger) -> None:
+    """The host that declared it dead could not see its answers; this one can."""
+    buried, living = work(ledger), work(ledger)
+    buried.spool.append(17, {}, b"paid for")
+    with ledger.write() as connection:
+        bury(connection, buried.id, now=NOW)
+        (found,) = buried_with_spool(connection, buried.folder)
+        assert buried_with_spool(connection, buried.folder / "elsewhere") == []
+    assert (found.worker_id, found.incarnation, found.folder) == (buried.id, buried.incarnation, buried.folder)
+    for worker in (buried, living):
+        worker.spool.settled(17)
+        worker.leave(ledger, now=NOW)
+    with ledger.read() as connection:
+        assert buried_with_spool(connection, buried.folder) == []
 
 
 def test_every_job_that_a_worker_had_a_hand_in_is_found(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import pytest
 from sqlalchemy import func, select, update
@@ -53,6 +54,11 @@ def take_in(desk: Desk, *lines: Line) -> Changes:
     return accept(
         desk.ledger, desk.job_id, input_digest="new", params_digest="newer", spec='{"a": 1}', trial=(), now=NOW
     )
+
+
+def said(**counts: int) -> Changes:
+    """Return what a comparison comes to; what is not named is none."""
+    return Changes(**{**dict.fromkeys(Changes.__dataclass_fields__, 0), **counts})
 
 
 def rows(desk: Desk) -> list[tuple[object, ...]]:
@@ -208,7 +214,7 @@ def test_the_same_input_changes_nothing(ledger: Ledger) -> None:
     desk = Desk.open(ledger, [line(0), line(1), line(2, is_rejected=True)])
     before = rows(desk)
     changes = take_in(desk, line(0), line(1), line(2, is_rejected=True))
-    assert changes == Changes(unchanged=3, changed=0, new=0, removed=0, busy=0)
+    assert changes == said(unchanged=3)
     assert changes.is_none
     assert rows(desk) == before
     assert (desk.job.input_digest, desk.job.params_digest, dict(desk.job.spec)) == ("new", "newer", {"a": 1})
@@ -220,7 +226,7 @@ def test_every_kind_of_change_is_counted_and_made(ledger: Ledger) -> None:
     new = [line(7), line(0), line(2, text="edited"), line(9, is_rejected=True), line(4)]
     placed = [Line(place, place + 10, *_rest(one)) for place, one in enumerate(new)]
     changes = take_in(desk, *placed)
-    assert changes == Changes(unchanged=2, changed=1, new=2, removed=2, busy=0)
+    assert changes == said(unchanged=2, changed=1, new=2, removed=2)
     assert rows(desk) == [
         ("q-0", 1, True, 1, 11, "completed"),
         ("q-1", 1, False, 1, 2, "pending"),
@@ -234,9 +240,7 @@ def test_every_kind_of_change_is_counted_and_made(ledger: Ledger) -> None:
     assert desk.job.total == 5
     assert desk.counts() == {"completed": 1, "pending": 3, "rejected": 1}
     assert [one.custom_id for one in stream_results(ledger, desk.job_id)] == ["q-7", "q-0", "q-2", "q-9", "q-4"]
-    assert [event["detail"] for event in desk.events("changes_accepted")] == [
-        {"unchanged": 2, "changed": 1, "new": 2, "removed": 2, "busy": 0}
-    ]
+    assert [event["detail"] for event in desk.events("changes_accepted")] == [asdict(changes)]
     assert count(ledger, incoming) == 0
 
 
@@ -303,20 +307,91 @@ def test_what_is_running_or_in_doubt_and_unchanged_stands_in_nobodys_way(ledger:
     assert desk.settle(claimed, ANSWERED).value == ("moved" if state == "running" else "adopted")
 
 
-def test_a_line_that_comes_back_is_one_more_revision(ledger: Ledger) -> None:
+def history(desk: Desk) -> list[tuple[object, ...]]:
+    """Return (custom id, revision, current) of every item that ever was."""
+    return [row[:3] for row in rows(desk)]
+
+
+def test_a_line_that_comes_back_comes_back_with_its_answer(ledger: Ledger) -> None:
+    """It was paid for. What the line was in between is superseded in its turn."""
     desk = Desk.open(ledger, 2)
+    desk.settle(desk.claim_one(), ANSWERED)
+    assert take_in(desk, line(1)) == said(unchanged=1, removed=1)
+    assert take_in(desk, line(0), line(1)) == said(unchanged=1, restored=1)
+    assert take_in(desk, line(0, text="edited"), line(1)) == said(unchanged=1, changed=1, answered=1)
+    assert history(desk) == [("q-0", 1, False), ("q-1", 1, True), ("q-0", 2, True)]
+    assert take_in(desk, line(0), line(1)) == said(unchanged=1, restored=1)
+    assert history(desk) == [("q-0", 1, True), ("q-1", 1, True), ("q-0", 2, False)]
+    assert desk.counts() == {"completed": 1, "pending": 1}
+    assert [row.custom_id for row in stream_results(ledger, desk.job_id)] == ["q-0", "q-1"]
+    assert desk.money == (300, 0)
+
+
+def test_of_several_revisions_that_are_alike_the_latest_comes_back(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, [line(0)])
+    take_in(desk, line(0, text="b"))
+    take_in(desk, line(0, text="c"))
+    desk.force_item(request_digest=line(0, text="b").request_digest)
+    assert take_in(desk, line(0, text="b")) == said(restored=1)
+    assert history(desk) == [("q-0", 1, False), ("q-0", 2, True), ("q-0", 3, False)]
+
+
+def test_a_restored_item_can_be_claimed_and_its_old_consents_are_void(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 2)
+    desk.settle(desk.claim_one(), REFUSED)
+    shown = desk.shown("failed")
     take_in(desk, line(1))
     take_in(desk, line(0), line(1))
-    take_in(desk, line(0, text="edited"), line(1))
-    history = [(name, revision, current) for name, revision, current, *_ in rows(desk)]
-    assert history == [("q-0", 1, False), ("q-1", 1, True), ("q-0", 2, False), ("q-0", 3, True)]
+    assert desk.consent(shown) == 0
+    assert desk.consent(desk.shown("failed")) == 1
+    assert [one.custom_id for one in desk.claim()] == ["q-0", "q-1"]
+
+
+def test_a_rejected_line_that_comes_back_is_a_new_one(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, [line(0, is_rejected=True), line(1)])
+    take_in(desk, line(1))
+    assert take_in(desk, line(0, is_rejected=True), line(1)) == said(unchanged=1, new=1)
+    assert desk.counts() == {"rejected": 1, "pending": 1}
+
+
+def test_an_answer_that_would_be_paid_again_is_counted(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 3)
+    desk.settle(desk.claim_one(0), ANSWERED)
+    desk.settle(desk.claim_one(1), REFUSED)
+    edited = [line(number, text="edited") for number in range(3)]
+    assert take_in(desk, *edited) == said(changed=3, answered=1)
+
+
+@pytest.mark.parametrize("state", ["busy", "restored"])
+def test_what_is_running_stands_in_the_way_of_what_would_come_back(ledger: Ledger, state: str) -> None:
+    desk = Desk.open(ledger, 1)
+    take_in(desk, line(0, text="edited"))
+    with ledger.read() as connection:
+        desk.item_ids[0] = connection.execute(select(func.max(items.c.id))).scalar_one()
+    if state == "busy":
+        desk.claim_one()
+        with pytest.raises(IllegalMove):
+            take_in(desk, line(0))
+    else:
+        assert take_in(desk, line(0)) == said(restored=1)
+
+
+def test_a_job_that_had_ended_is_open_again_for_what_is_new(ledger: Ledger) -> None:
+    desk = Desk.open(ledger)
+    desk.settle(desk.claim_one(), ANSWERED)
+    assert desk.move("finalize")
+    assert desk.move("complete")
+    take_in(desk, line(0))
+    assert desk.job.state is JobState.COMPLETED, "nothing has changed"
+    take_in(desk, line(0), line(1))
+    assert (desk.job.state, desk.job.phase) == (JobState.IN_PROGRESS, "full")
 
 
 def test_many_changed_lines_are_taken_a_chunk_at_a_time(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(register, "CHUNK", 7)
     desk = Desk.open(ledger, 50)
     changes = take_in(desk, *(line(number, text="edited" if number % 2 else "hello") for number in range(60)))
-    assert changes == Changes(unchanged=25, changed=25, new=10, removed=0, busy=0)
+    assert changes == said(unchanged=25, changed=25, new=10)
     assert desk.counts() == {"pending": 60}
     assert [row.position for row in stream_results(ledger, desk.job_id, chunk=7)] == list(range(60))
 
@@ -328,8 +403,8 @@ def test_a_comparison_can_be_dropped_and_touches_no_other_job(ledger: Ledger) ->
     stage(ledger, other.job_id, [line(1)])
     stage(ledger, desk.job_id, [line(0), line(1)])
     with ledger.read() as connection:
-        assert compare(connection, desk.job_id) == Changes(unchanged=2, changed=0, new=0, removed=0, busy=0)
-        assert compare(connection, other.job_id) == Changes(unchanged=1, changed=0, new=0, removed=1, busy=0)
+        assert compare(connection, desk.job_id) == said(unchanged=2)
+        assert compare(connection, other.job_id) == said(unchanged=1, removed=1)
     unstage(ledger, desk.job_id)
     unstage(ledger, other.job_id)
     assert snapshot(ledger) == before

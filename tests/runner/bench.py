@@ -124,6 +124,8 @@ class Bench:
     worst_pusd: int | None = None
     max_cost_pusd: int | None = None
     fail_on_error: float | None = None
+    throttle_budget_s: float = 3_600.0
+    throttled_s: float = 0.0  # what every item has waited already
     endpoint: Endpoint = field(default_factory=Endpoint)
     queue: Queue = field(default_factory=Queue)
     waits: Waits = QUICK
@@ -156,6 +158,7 @@ class Bench:
         write_items(self.ledger, self.job_id, [self._line(number) for number in range(self.count)], trial=(), now=now)
         with self.ledger.write() as connection:
             job_moves.move_job(connection, self.job_id, "open", now=now)
+            connection.exec_driver_sql(f"UPDATE items SET throttled_s = {self.throttled_s}")
 
     def _line(self, number: int) -> Line:
         body = json.dumps({"messages": [{"role": "user", "content": f"a{number}"}]}).encode()
@@ -176,7 +179,11 @@ class Bench:
 
     def session(self) -> Session:
         policy = make_policy(
-            on_unknown=self.on_unknown, retry_times=self.retry_times, chance=lambda: 0.5, first_wait_s=0.02
+            on_unknown=self.on_unknown,
+            retry_times=self.retry_times,
+            chance=lambda: 0.5,
+            first_wait_s=0.02,
+            throttle_budget_s=self.throttle_budget_s,
         )
         gear = Gear(
             endpoint_of=lambda job: self.endpoint,

@@ -280,3 +280,49 @@ def test_a_fault_of_our_own_in_one_item_stops_the_job_and_settles_what_is_in_fli
     # The item whose request may have left stays claimed, and is a doubt for the next run to find.
     assert bench.counts["running"] == 1
     assert bench.counts["completed"] == len(bench.endpoint.sent) - 1
+
+
+def test_an_endpoint_that_asks_for_more_than_the_budget_stops_the_job_at_once(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        if custom_id == "a3":
+            return reply(429, {"error": {"message": "come back tomorrow"}}, retry_after="80000")
+        await asyncio.sleep(0.01)
+        return reply()
+
+    bench = Bench(tmp_path, count=40, endpoint=Endpoint(answer))
+    end = bench.run()
+    assert end.trip is not None
+    assert (end.trip.reason, end.trip.exit_code) == ("throttled", 5)
+    assert bench.counts["failed"] == 0
+    assert bench.counts["pending"] > 0
+
+
+def test_a_job_with_nothing_left_to_do_does_not_sit_out_a_hold(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        if custom_id == "a3":
+            return reply(429, {"error": {"message": "slow"}}, retry_after="1000")
+        await asyncio.sleep(0.02)
+        return reply()
+
+    bench = Bench(
+        tmp_path, count=4, concurrency=4, endpoint=Endpoint(answer), throttle_budget_s=2_000, throttled_s=1_500
+    )
+    began = time.monotonic()
+    assert bench.run().kind is EndKind.DONE
+    assert time.monotonic() - began < 10
+    assert bench.counts == {"completed": 3, "failed": 1}
+
+
+def test_absurd_counts_of_tokens_stop_neither_the_ledger_nor_the_report(tmp_path: Path) -> None:
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        message = {"role": "assistant", "content": "yes"}
+        usage = {"prompt_tokens": 10**8, "completion_tokens": 10**8}
+        return reply(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
+
+    price = Price(input_per_1m_usd=Decimal(10_000), output_per_1m_usd=Decimal(10_000))
+    bench = Bench(tmp_path, count=30, price=price, endpoint=Endpoint(answer))
+    assert bench.run().kind is EndKind.DONE
+    assert bench.counts == {"completed": 30}
+    with bench.ledger.read() as connection:
+        assert report_attempts(connection, bench.job_id).certain_pusd == 30 * 2 * 10**18
+    assert isinstance(bench.job.spent_pusd, int)

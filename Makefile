@@ -55,7 +55,7 @@ docs-test: $(INSTALLED_DEV) ## every command block and link of the documentation
 	@$(BIN)/pytest tests/docs
 
 bench: $(INSTALLED_DEV) ## print the speeds reached on this machine
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m benchmarks.bench
 
 constraints: ## take the newest versions that pyproject.toml allows into constraints.txt
 	@echo "installing the newest versions into a fresh environment (about 30 s) ..."

@@ -155,9 +155,8 @@ def main() -> None:
     from batchrun.ledger.engines import journal_mode, sqlite_module
 
     module = sqlite_module()
-    print(
-        f"SQLite {module.sqlite_version} ({module.__name__.split('.')[0]}), journal {journal_mode(module)}, synchronous FULL"
-    )
+    name = module.__name__.split(".")[0]
+    print(f"SQLite {module.sqlite_version} ({name}), journal {journal_mode(module)}, synchronous FULL")
     start_up(5)
     throughput(count=8_000, concurrency=64, latency_ms=0, runs=runs)
     throughput(count=10_000, concurrency=256, latency_ms=0, runs=runs)

@@ -14,8 +14,7 @@ class Pace:
     concurrency: int
     held_until: float = 0.0
     is_blocked: bool = False  # until somebody lifts it: the endpoint is away
-    _ramp_until: float = 0.0
-    _next_at: float = 0.0
+    _ramp_left: int = 0  # sends that still start one by one
     _guesses: int = 0
 
     def hold(self, now: float, *, asked_s: float | None, chance: float) -> float:
@@ -33,14 +32,13 @@ class Pace:
         wait_s = asked_s + (0.05 + 0.1 * asked_s) * chance  # never earlier than asked
         if now + wait_s > self.held_until:
             self.held_until = now + wait_s
-            self._ramp_until = self.held_until + RAMP_S
-            self._next_at = self.held_until
+            self._ramp_left = self.concurrency
         return wait_s
 
-    def restart(self, now: float) -> None:
+    def restart(self) -> None:
         """Begin gently after the endpoint was away."""
         self.is_blocked = False
-        self._next_at, self._ramp_until = now, now + RAMP_S
+        self._ramp_left = self.concurrency
 
     def answered(self) -> None:
         """Note that the endpoint answers again."""
@@ -49,10 +47,9 @@ class Pace:
     def is_held(self, now: float) -> bool:
         return self.is_blocked or now < self.held_until
 
-    def admit(self, now: float, *, chance: float) -> float:
-        """Take the next place and return how long to wait for it in seconds: 0 outside of a ramp."""
-        if now >= self._ramp_until:
+    def admit(self, *, chance: float) -> float:
+        """Take the next place; return how long after the one before it may start, in seconds: 0 outside of a ramp."""
+        if self._ramp_left <= 0:
             return 0.0
-        place = max(now, self._next_at)
-        self._next_at = place + RAMP_S / self.concurrency * (0.5 + chance)
-        return place - now
+        self._ramp_left -= 1
+        return RAMP_S / self.concurrency * (0.5 + chance)

@@ -35,9 +35,10 @@ class Intake:
 
     def offer(self, item_id: int) -> None:
         """Take a hint from another thread; waits while there are enough (back-pressure)."""
-        while not self._room.acquire(timeout=0.5):
-            if self._is_closed:
-                return
+        while not self._is_closed and not self._room.acquire(timeout=0.5):
+            pass
+        if self._is_closed:
+            return
         self._arrived.append(item_id)
         if not self._is_woken:
             self._is_woken = True

@@ -53,6 +53,7 @@ class Performer:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(concurrency)
+        self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self.intake = Intake(room=2 * concurrency, wake=self._wake)
         self._permits: dict[int, Claim] = {}  # claimed and neither sent nor released; whoever pops it, acts
@@ -171,8 +172,10 @@ class Performer:
             await self._settle(claim, exchange)
 
     async def _send(self, claim: Claim, claimed_at: float) -> Reply | Break | None:
-        if wait_s := self.pace.admit(time.monotonic(), chance=self._means.chance()):
-            await asyncio.sleep(wait_s)
+        # One after the other, each a little after the one before has really started: a stall makes no stampede.
+        async with self._turn:
+            if gap_s := self.pace.admit(chance=self._means.chance()):
+                await asyncio.sleep(gap_s)
         if self._permits.pop(claim.key, None) is None:
             return None  # released in the meantime
         if boot_clock() - claimed_at > self._means.longest_claim_age_s:
@@ -285,7 +288,7 @@ class Performer:
 
     def unblock(self) -> None:
         """Go on, gently."""
-        self.pace.restart(time.monotonic())
+        self.pace.restart()
         self._wake.set()
 
     def close(self) -> None:

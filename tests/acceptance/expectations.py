@@ -246,7 +246,8 @@ def _raw_at_most(played: Played, wanted: Json) -> None:
 
 def _spread(played: Played, wanted: Json) -> None:
     times = sorted(request.at_s for request in played.endpoint.requests)
-    late = [at for at in times if at - times[0] >= wanted["after_s"]]
+    late = [at for at in times if wanted["after_s"] <= at - times[0] <= wanted["until_s"]]
+    assert late
     most = max(sum(at <= other < at + 0.1 for other in late) for at in late)
     assert most <= wanted["most_in_100_ms"], most
 

@@ -238,7 +238,7 @@ def test_a_worker_that_cannot_say_goodbye_lets_go_of_its_lock_all_the_same(ledge
 def test_a_worker_that_cannot_enter_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(LedgerFault):
         enter(Away(tmp_path), name="w", now=NOW)  # type: ignore[arg-type]
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(OSError, match=r"File too large|No space left|Invalid argument"):
         enter(Away(tmp_path), name="w", now=NOW, room_bytes=1 << 62)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == [tmp_path / "workers"]
     assert list((tmp_path / "workers").iterdir()) == []

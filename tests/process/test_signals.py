@@ -219,7 +219,7 @@ def test_an_endpoint_that_comes_back_is_used_again_without_anybody_s_help(make_l
 
 
 def test_a_signal_while_the_endpoint_throttles_does_not_wait_for_it(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, rate_limit_rate=1.0, retry_after_s=3.0)
+    lab = _lab(make_lab, rate_limit_rate=1.0, retry_after_s=30.0)
     run = lab.start(*SUBMIT)
     lab.await_arrivals(1, run=run)
     until_standing(lab, lambda standing: standing.job.throttle_until_at is not None, "the job is throttled")
@@ -229,9 +229,6 @@ def test_a_signal_while_the_endpoint_throttles_does_not_wait_for_it(make_lab: Ca
     assert standing.counts[ItemState.PENDING] == COUNT
     assert standing.job.throttle_until_at is not None
     assert time.time() < standing.job.throttle_until_at
-    replace_endpoint(lab, rate_limit_rate=0.0)
-    assert lab.run(*RESUME).wait() == 0
-    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
 
 
 def test_a_stopped_performer_keeps_its_job_and_goes_on_when_it_wakes(make_lab: Callable[..., Lab]) -> None:

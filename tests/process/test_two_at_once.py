@@ -219,12 +219,13 @@ def test_looking_on_from_other_terminals_disturbs_nothing(lab: Lab) -> None:
     assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
 
 
-def test_answers_that_a_killed_process_had_received_are_kept_and_no_doubt_is_left(lab: Lab) -> None:
+def test_answers_that_a_killed_process_had_received_are_kept(lab: Lab) -> None:
     run = lab.start("submit", "jobs/job.json", "--no-trial")
     lab.await_arrivals(40, run=run)
     kill_with_answers_in_hand(lab, run, CONCURRENCY)
     resumed = lab.run(*RESUME)
-    assert resumed.wait() == 0, resumed.err
-    assert "answers it had received are kept, 0 items are in doubt" in resumed.err
-    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+    assert resumed.wait() in (0, 6), resumed.err
+    assert f"{CONCURRENCY} answers it had received are kept" in resumed.err
+    # What it had claimed ahead may stand in doubt, and nothing else.
+    assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY // 4, concurrency=CONCURRENCY)
     assert_sent_once(lab)

@@ -122,9 +122,9 @@ ITEM_MOVES: dict[str, ItemMove] = {
         _item(
             "policy_retry",
             {_I.IN_DOUBT, _I.FAILED},
-            {_I.PENDING, _I.CANCELLED},
+            {_I.PENDING},
             "sweeper, resume",
-            "on_unknown is retry; tries left since the last consent; fence + 1",
+            "on_unknown is retry, the job not cancelled; tries left since the last consent; fence + 1",
         ),
         _item(
             "give_up", {_I.IN_DOUBT}, {_I.FAILED}, "user, sweeper", "fence + 1; skipped by retry-failed unless --all"
@@ -137,6 +137,13 @@ ITEM_MOVES: dict[str, ItemMove] = {
 JOB_MOVES: dict[str, JobMove] = {
     move.name: move
     for move in (
+        _job(
+            "restart",
+            {_J.VALIDATING, _J.FAILED},
+            _J.VALIDATING,
+            "submit",
+            "a registration that died or failed is made anew; none of its items was ever claimable",
+        ),
         _job("open", {_J.VALIDATING}, _J.IN_PROGRESS, "submit", "every item is written"),
         _job("fail", {_J.VALIDATING}, _J.FAILED, "submit", "the registration could not be finished"),
         _job("pause", {_J.IN_PROGRESS}, _J.PAUSED, "user, breaker, gate", "carries its reason"),

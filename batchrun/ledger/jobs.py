@@ -236,7 +236,7 @@ def restart_registration(
     values = {"total": total, "input_digest": input_digest, "params_digest": params_digest}
     restarted = connection.execute(
         update(jobs)
-        .where(jobs.c.id == job_id, jobs.c.state.in_((JobState.VALIDATING, JobState.FAILED)))
+        .where(jobs.c.id == job_id, jobs.c.state.in_(JOB_MOVES["restart"].sources))
         .values(state=JobState.VALIDATING, reason=None, message=None, ended_at=None, **values)
     )
     if not restarted.rowcount:

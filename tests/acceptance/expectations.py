@@ -23,7 +23,7 @@ input_kept     true                              the input is what it was, byte 
 raw_at_most    {item: bytes}                     kept of what came for it
 different_answers  true                          no answer stands under two ids
 key_never      text                              nothing of it in the folder, the ledger or on a terminal
-spread         {"after_s": s, "most_in_100_ms": n}   arrivals after an instant
+spread         {"after_s": s, "until_s": s, "most_in_100_ms": n}   arrivals, in seconds after the first
 """
 
 from collections import Counter

@@ -112,6 +112,8 @@ class _Drive:
         is_told = False
         while True:
             job = self._job()
+            if is_told and job.holder is None and self._is_over(job):
+                return False
             if try_to_hold(self._ledger, job, self._worker, self._observer):
                 if is_told:
                     self._voice.say(f"nobody performs {self._task_id} any more; going on here")
@@ -125,9 +127,6 @@ class _Drive:
                 return False
             self._watch_from_outside()
             await asyncio.sleep(self._follow_s)
-            job = self._job()
-            if job.holder is None and self._is_over(job):
-                return False
 
     def _is_over(self, job: Job) -> bool:
         if self._scope is Scope.TRIAL and job.phase == "full":

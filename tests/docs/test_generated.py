@@ -138,7 +138,7 @@ def test_nothing_sends_a_reader_to_the_wrong_package_or_machine() -> None:
     for path in documents():
         text = path.read_text()
         assert not re.search(r"pip install [^\n]*\bbatchrun\b(?!-llm)", text), path.name
-        assert not re.search(r"pypi\.org|/root/|/home/|/work/|/tmp/", text), path.name
+        assert not re.search(r"/root/|/home/|/tmp/", text), path.name
 
 
 def test_once_and_only_once_is_never_claimed() -> None:

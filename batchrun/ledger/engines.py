@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -132,7 +133,7 @@ def _open_sqlite(path: Path, busy_timeout_s: float) -> Engine:
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: object) -> None:
         try:
-            _set_pragmas(connection, mode)
+            _set_pragmas(connection, mode, busy_timeout_s)
         except BaseException:
             connection.close()
             raise
@@ -145,10 +146,10 @@ def _open_sqlite(path: Path, busy_timeout_s: float) -> Engine:
     return engine
 
 
-def _set_pragmas(connection: Any, mode: str) -> None:
+def _set_pragmas(connection: Any, mode: str, patience_s: float) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself: its deferred BEGIN loses updates
     with closing(connection.cursor()) as cursor:
-        (found,) = cursor.execute(f"PRAGMA journal_mode={mode}").fetchone()
+        found = set_journal(cursor, mode, patience_s)
         if found == "wal" and mode != "WAL":
             raise LedgerFault(
                 "the ledger has a write-ahead log, which the SQLite of this Python can corrupt",
@@ -157,6 +158,22 @@ def _set_pragmas(connection: Any, mode: str) -> None:
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA temp_store=MEMORY")
+
+
+def set_journal(cursor: Any, mode: str, patience_s: float) -> str:
+    """Set the journal mode and return the one the file now has.
+
+    Two connections that change a new file at once would wait for each other, so SQLite refuses one of them at once
+    instead of waiting its busy timeout: the wait is ours.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return str(cursor.execute(f"PRAGMA journal_mode={mode}").fetchone()[0])
+        except Exception as error:  # of whichever driver this is
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def _open_postgres(url: URL) -> Engine:

@@ -19,6 +19,7 @@ from batchrun.ledger.engines import (
     network_file_system,
     open_engine,
     parse_url,
+    set_journal,
     sqlite_module,
     version_of,
 )
@@ -105,6 +106,28 @@ def test_every_connection_of_the_pool_is_durable_and_checks_its_keys(own_ledger:
         assert pragma("synchronous") == {2}, "FULL: an intent survives a power failure"
         assert pragma("foreign_keys") == {1}
         assert pragma("busy_timeout") == {30_000}
+
+
+class _Refusing:
+    """A cursor whose database two connections change at once: refused so many times, whatever the busy timeout."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def execute(self, _statement: str) -> "_Refusing":
+        if self.left:
+            self.left -= 1
+            raise sqlite3.OperationalError("database is locked")
+        return self
+
+    def fetchone(self) -> tuple[str]:
+        return ("wal",)
+
+
+def test_a_journal_that_another_is_just_changing_is_waited_for() -> None:
+    assert set_journal(_Refusing(3), "WAL", patience_s=20) == "wal"
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        set_journal(_Refusing(3), "WAL", patience_s=0)
 
 
 @on_sqlite

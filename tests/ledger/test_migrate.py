@@ -172,7 +172,7 @@ def _make(address: str, folder: str, start: Any, said: Any) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("at_once", [2, 8])
+@pytest.mark.parametrize("at_once", [2, 3, 8])
 def test_processes_that_make_the_same_ledger_at_once_make_one(address: str, tmp_path: Path, at_once: int) -> None:
     start, said = forks.Barrier(at_once), forks.Queue()
     children = [forks.Process(target=_make, args=(address, str(tmp_path), start, said)) for _ in range(at_once)]

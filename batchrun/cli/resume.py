@@ -37,10 +37,11 @@ def command(
     Answers are kept. Items in doubt stay so under `hold`; under `retry` they are sent again.
     """
     from batchrun.core.prices import to_pusd
+    from batchrun.runner.check import check_again, has_other_input
     from batchrun.runner.hold import working
     from batchrun.runner.resume import change_of_mind, spoken_for
     from batchrun.runner.standing import read_standing
-    from batchrun.runner.submit import check_again, has_other_input, is_unfinished
+    from batchrun.runner.submit import is_unfinished
 
     with context.house() as house:
         before = read_standing(house.ledger, job)

@@ -15,8 +15,9 @@ from batchrun.errors import BadInput, Fault
 if TYPE_CHECKING:
     from batchrun.ledger.jobs import Job
     from batchrun.ledger.liveness import Worker
+    from batchrun.runner.check import Checked
     from batchrun.runner.gear import Scope
-    from batchrun.runner.submit import Checked, Overrides
+    from batchrun.runner.submit import Overrides
     from batchrun.wiring import House
 
 
@@ -75,9 +76,10 @@ def submit(
     trial_changes: dict[str, Any] | None = None,
 ) -> int:
     """Check, register or find, and drive as far as `scope`."""
+    from batchrun.runner.check import check
     from batchrun.runner.gear import Scope
     from batchrun.runner.hold import working
-    from batchrun.runner.submit import Overrides, check, effective_spec
+    from batchrun.runner.submit import Overrides, effective_spec
     from batchrun.wiring import refuse_broker, resolve_api_key, resolve_base_url
 
     checked = check(spec, skip_invalid=skip_invalid)

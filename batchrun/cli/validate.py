@@ -16,7 +16,7 @@ from batchrun.cli.say import emit
 )
 def command(context: Context, spec: Path, max_errors: int) -> int:
     """Check a spec and its whole input, without network: all faults at once, with their lines."""
-    from batchrun.runner.submit import check
+    from batchrun.runner.check import check
 
     checked = check(spec, max_faults=max_errors)
     seen = checked.survey

@@ -1,0 +1,119 @@
+"""Checking a spec together with its whole input: no network, nothing written, every fault named at once."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from batchrun.core.request import Defaults
+from batchrun.core.spec import JobSpec, check_spec
+from batchrun.errors import BadInput, UsageFault
+from batchrun.files.inputs import Survey, survey
+from batchrun.files.paths import check_paths, default_error_file
+from batchrun.ledger.jobs import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A spec and an input without faults."""
+
+    spec: JobSpec
+    defaults: Defaults
+    survey: Survey
+    input: Path
+    output: Path
+    errors: Path
+
+
+def read_spec_text(path: Path) -> str:
+    """Read a spec file.
+
+    Raises:
+        UsageFault: it is not there, is a folder, or is no text.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageFault(f"{str(path)!r} is no regular file", hint="save the spec as a file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageFault(f"{str(path)!r} does not exist", hint="batchrun submit jobs/job.json") from None
+    except IsADirectoryError:
+        raise UsageFault(f"{str(path)!r} is a folder", hint="name the job.json in it") from None
+    except UnicodeDecodeError:
+        raise UsageFault(f"{str(path)!r} is not UTF-8 text", hint="save it as UTF-8") from None
+    except OSError as error:
+        raise UsageFault(f"{str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def check(path: Path, *, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
+    """Check a spec and its whole input. No network, nothing written.
+
+    Raises:
+        BadInput: with all faults of both, the input's up to `max_faults`, and their total.
+        UsageFault: the spec file cannot be read.
+    """
+    return _check(
+        read_spec_text(path),
+        where=str(path),
+        hint=None,
+        max_faults=max_faults,
+        skip_invalid=skip_invalid,
+    )
+
+
+def check_again(job: Job) -> Checked:
+    """Check the spec that stands in the ledger with the input as it is now.
+
+    Raises:
+        BadInput: with all faults.
+    """
+    text = json.dumps({name: job.spec[name] for name in JobSpec.model_fields if name in job.spec})
+    return _check(text, where=f"spec of {job.task_id}", hint="mend the input, then resume again; or --keep-input")
+
+
+def has_other_input(job: Job) -> bool:
+    """Say whether the input file is there and holds something else than what was registered."""
+    try:
+        with Path(job.spec["input_file"]).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() != job.input_digest
+    except OSError:
+        return False  # it is not needed any more
+
+
+def _check(text: str, *, where: str, hint: str | None, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
+    spec, faults, raw = check_spec(text, where=where)
+    read = raw if spec is None else spec.model_dump()
+    named = {key: Path(read[key]) if isinstance(read.get(key), str) and read[key] else None for key in _FILES}
+    source, output = named["input_file"], named["output_file"]
+    errors = named["error_file"] or (default_error_file(output) if output else None)
+    if source is not None and output is not None and errors is not None:
+        faults += check_paths(input_file=source, output_file=output, error_file=errors)
+    defaults = Defaults.of(spec) if spec else Defaults(model="?", max_tokens=1, endpoint=_endpoint(raw), params={})
+    seen = None
+    if source is not None and source.is_file():
+        seen = survey(source, defaults, max_faults=max_faults, skip_invalid=skip_invalid)
+        faults += [] if skip_invalid and seen.items else seen.faults
+    total = len(faults) + (
+        max(0, seen.fault_count - len(seen.faults)) if seen and not (skip_invalid and seen.items) else 0
+    )
+    if faults:
+        is_input_alone = seen is not None and len(faults) == len(seen.faults) and seen.items > 0
+        raise BadInput(
+            faults, total=total, hint=hint or ("--skip-invalid runs the other lines" if is_input_alone else None)
+        )
+    assert spec is not None  # a spec without faults names all of its files, and they are there
+    assert source is not None
+    assert output is not None
+    assert errors is not None
+    assert seen is not None
+    return Checked(spec, defaults, seen, source.absolute(), output.absolute(), errors.absolute())
+
+
+_FILES = ("input_file", "output_file", "error_file")
+
+
+def _endpoint(raw: dict[str, Any]) -> str:
+    default: str = JobSpec.model_fields["endpoint"].default
+    value = raw.get("endpoint")
+    return value if isinstance(value, str) else default

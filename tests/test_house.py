@@ -30,6 +30,7 @@ DOORS = [
     (["pydantic", "pydantic_core"], ["core", "settings", "files", "endpoint", "mock"]),
     (["pydantic_settings"], ["settings"]),
     (["jinja2"], ["files"]),
+    (["pyarrow"], ["files"]),
     (["structlog"], ["cli", "wiring"]),
 ]
 OWNERS = {package: set(rooms) for packages, rooms in DOORS for package in packages}

@@ -1,5 +1,6 @@
-"""What one input line may be: an OpenAI Batch line, or a bare body; anything else is named and refused."""
+"""What one input line may be: an OpenAI Batch line, a bare body, or a row for a template; all else is refused."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
@@ -13,6 +14,7 @@ _HOMES = {"messages": f'"{CHAT}"', "prompt": f'"{COMPLETIONS}"', "input": f'"{EM
 _WANTED = "fields wanted: custom_id, method, url, body; or messages, prompt or input"
 _FOREIGN = {"request": "Gemini", "params": "Anthropic", "modelInput": "Bedrock"}
 _ID_CHARS = 500
+_LIKE_PROMPTS = ("prompt", "question", "text", "instruction", "input", "content", "query")
 # Fields of the body that would be lost without a word if they stood beside it.
 _BODY_FIELDS = frozenset(
     {
@@ -41,6 +43,7 @@ class Call(NamedTuple):
     custom_id: str | None  # None: the line has no id of its own
     path: str  # one of ENDPOINT_PATHS
     body: dict[str, Any]
+    note: str | None = None  # what was taken out of the line's own body
 
 
 def read_call(line: object, *, endpoint: str) -> Call:
@@ -57,11 +60,44 @@ def read_call(line: object, *, endpoint: str) -> Call:
     try:
         path, body = _batch(line, endpoint) if is_batch else _bare(line, endpoint)
         _check_content(path, body)
-        _check_is_answered_whole(path, body)
+        body, note = _answered_whole(path, body)
     except LineFault as fault:
         fault.custom_id = custom_id
         raise
-    return Call(custom_id, path, body)
+    return Call(custom_id, path, body, note)
+
+
+def is_row(line: object) -> bool:
+    """Say whether a job with a prompt template takes this line as a row: every object that is no Batch line."""
+    return isinstance(line, dict) and not isinstance(line.get("body"), dict)
+
+
+def read_row(line: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return a row's own id, None where it has none, and its other fields. They are data, never request fields.
+
+    Raises:
+        LineFault: when the id cannot be one.
+    """
+    return _read_id(line, is_needed=False), _without_id(line)
+
+
+def row_body(prompt: str, *, endpoint: str) -> dict[str, Any]:
+    """Return the smallest body that asks `endpoint` for this prompt."""
+    field = NEEDED_FIELD[endpoint]
+    return {field: [{"role": "user", "content": prompt}] if endpoint == CHAT else prompt}
+
+
+def example_field(names: Iterable[str]) -> str:
+    """Return the field that a first template would name: the one called like a prompt, else the first."""
+    fields = [name for name in names if name not in ("custom_id", "id") and name.isidentifier()]
+    likely = [name for word in _LIKE_PROMPTS for name in fields if word in name.lower()]
+    return next(iter([*likely, *fields]), "field")
+
+
+def _without_id(line: dict[str, Any]) -> dict[str, Any]:
+    if "custom_id" in line or "id" in line:
+        return {name: value for name, value in line.items() if name not in ("custom_id", "id")}
+    return line
 
 
 def _read_id(line: dict[str, Any], *, is_needed: bool) -> str | None:
@@ -135,9 +171,7 @@ def _bare(line: dict[str, Any], endpoint: str) -> tuple[str, dict[str, Any]]:
         raise _no_request(line)
     path = _job_path(line, endpoint)
     _refuse_client_options(line)
-    if "custom_id" in line or "id" in line:
-        return path, {name: value for name, value in line.items() if name not in ("custom_id", "id")}
-    return path, line
+    return path, _without_id(line)
 
 
 def _job_path(body: dict[str, Any], endpoint: str) -> str:
@@ -162,7 +196,10 @@ def _no_request(line: dict[str, Any]) -> LineFault:
         if isinstance(line.get(field), dict):
             what = f"is of {vendor}'s batch format (fields found: {found}; {_WANTED})"
             return LineFault(what, "rewrite the file as OpenAI Batch lines")
-    return LineFault(f"holds no request (fields found: {found}; {_WANTED})", "write one whole request a line")
+    hint = "write one whole request a line"
+    if line:
+        hint += f'; for rows of data add "prompt_template" to the spec, such as "{{{{ {example_field(line)} }}}}"'
+    return LineFault(f"holds no request (fields found: {found}; {_WANTED})", hint)
 
 
 def _check_content(path: str, body: dict[str, Any]) -> None:
@@ -195,9 +232,17 @@ def _check_messages(messages: object) -> None:
             raise LineFault(f"'messages[{place}].role' must be a string, {seen}")
 
 
-def _check_is_answered_whole(path: str, body: dict[str, Any]) -> None:
-    """Refuse what would be answered by an event stream or by a promise: whole answers are stored."""
-    if body.get("stream") not in (None, False):
-        raise LineFault(f"'stream' is {shown(body['stream'])}, only whole answers are stored", 'take "stream" out')
+def _answered_whole(path: str, body: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Take out what would be answered by an event stream, refuse what would be answered by a promise.
+
+    A stream holds the same answer, and costs the same; what is stored is the endpoint's own whole answer.
+    """
     if path == RESPONSES and body.get("background") not in (None, False):
         raise LineFault(f"'background' is {shown(body['background'])}, answers are awaited", 'take "background" out')
+    stream = body.get("stream")
+    if stream is None or stream is False:
+        return body, None
+    if stream is not True:
+        raise LineFault(f"'stream' must be true or false, found {shown(stream)}", 'take "stream" out')
+    whole = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
+    return whole, "'stream' taken out: the answer comes whole"

@@ -1,7 +1,7 @@
 """One input line becomes one request: its address, its bytes, its identity and the most it can cost."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import isfinite
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from pydantic_core import PydanticSerializationError, to_json
 
 from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
-from batchrun.core.line import CHAT, COMPLETIONS, NEEDED_FIELD, RESPONSES, LineFault, read_call
+from batchrun.core.line import CHAT, COMPLETIONS, NEEDED_FIELD, RESPONSES, LineFault, read_call, read_row, row_body
 from batchrun.core.spec import JobSpec
 from batchrun.core.surrogates import TooDeep, mend
 from batchrun.core.wording import shown
 from batchrun.errors import BadInput, Fault
 
-__all__ = ["Defaults", "Draft", "LineFault", "Request", "build_request", "draft_request"]
+__all__ = ["Defaults", "Draft", "LineFault", "Request", "build_request", "draft_request", "draft_row"]
 
 _LIMIT_FIELD = {CHAT: "max_tokens", COMPLETIONS: "max_tokens", RESPONSES: "max_output_tokens"}  # embeddings take none
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -35,6 +35,8 @@ class Defaults:
     max_tokens: int
     endpoint: str  # one of ENDPOINT_PATHS: the path of lines that name none
     params: Mapping[str, Any]
+    system: str | None = None  # of chat and responses, where a line brings none of its own
+    prompt_template: str | None = None  # every line that is no Batch line is then a row
 
     @classmethod
     def of(cls, spec: JobSpec) -> "Defaults":
@@ -49,11 +51,14 @@ class Defaults:
             params, _, _ = _encoded(spec.params)
         except LineFault as fault:
             raise BadInput([Fault("params", fault.what, fault.hint)]) from None
-        return cls(spec.model, spec.max_tokens, spec.endpoint, params)
+        return cls(spec.model, spec.max_tokens, spec.endpoint, params, spec.system, spec.prompt_template)
 
     def digest(self) -> bytes:
         """Return 16 bytes that stand for these parameters, whatever the order of the keys of `params`."""
-        text = json.dumps([self.model, self.max_tokens, self.endpoint, dict(self.params)], sort_keys=True)
+        values = [self.model, self.max_tokens, self.endpoint, dict(self.params)]
+        if self.system is not None or self.prompt_template is not None:
+            values += [self.system, self.prompt_template]
+        text = json.dumps(values, sort_keys=True)
         return blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -75,11 +80,12 @@ class Draft(NamedTuple):
 
     custom_id: str | None
     path: str
-    body: dict[str, Any]  # the line's own
+    body: dict[str, Any]  # the line's own body, or a row's fields
     own: bytes  # the same, as compact UTF-8 JSON
-    added: dict[str, Any]  # what the job adds
+    added: dict[str, Any]  # what the job adds; for a row that is the whole request
     max_output_tokens: int
     note: str | None
+    is_row: bool = False
 
     @property
     def content_key(self) -> bytes:
@@ -90,8 +96,10 @@ class Draft(NamedTuple):
         """Write the request."""
         body, own, added = self.body, self.own, self.added
         sent = own
-        if added:
-            # Only a null of the line's own is ever replaced; anything else is put behind its bytes.
+        if self.is_row:
+            sent = to_json(added)
+        elif added:
+            # Only a null of the line's own, or its messages, are ever replaced; anything else is put behind its bytes.
             is_apart = added.keys().isdisjoint(body)
             sent = own[:-1] + b"," + to_json(added)[1:] if is_apart else to_json({**body, **added})
         return Request(
@@ -121,15 +129,50 @@ def draft_request(line: object, defaults: Defaults) -> Draft:
     Raises:
         LineFault: when the line cannot be sent. No JSON value raises anything else.
     """
-    custom_id, path, body = read_call(line, endpoint=defaults.endpoint)
+    custom_id, path, body, taken_out = read_call(line, endpoint=defaults.endpoint)
     try:
-        body, own, note = _encoded(body)
-        added, limit = _added_fields(path, body, defaults)
-        max_output_tokens = limit * _answer_count(path, body, added) if limit else 0
+        body, own, replaced = _encoded(body)
+        added, max_output_tokens = _added(path, body, defaults)
     except LineFault as fault:
         fault.custom_id = custom_id
         raise
-    return Draft(custom_id, path, body, own, added, min(max_output_tokens, _MOST_OUTPUT_TOKENS), note)
+    note = f"{taken_out}; {replaced}" if taken_out and replaced else taken_out or replaced
+    return Draft(custom_id, path, body, own, added, max_output_tokens, note)
+
+
+def draft_row(line: dict[str, Any], render: Callable[[dict[str, Any]], str], defaults: Defaults) -> Draft:
+    """Check one row completely and make the request of it that `render` writes the prompt for.
+
+    A row's identity is its own content: a changed template renames nothing.
+
+    Raises:
+        LineFault: when nothing can be sent for the row, or `render` says so.
+    """
+    custom_id, fields = read_row(line)
+    try:
+        fields, own, note = _encoded(fields)  # mends them, so that the prompt needs no mending
+        body = row_body(render({**line, **fields}), endpoint=defaults.endpoint)
+        added, max_output_tokens = _added(defaults.endpoint, body, defaults)
+    except LineFault as fault:
+        fault.custom_id = custom_id
+        raise
+    return Draft(custom_id, defaults.endpoint, fields, own, {**body, **added}, max_output_tokens, note, is_row=True)
+
+
+def _added(path: str, body: dict[str, Any], defaults: Defaults) -> tuple[dict[str, Any], int]:
+    """Return the fields that the job adds to a body, and the most output tokens that can then be billed."""
+    added, limit = _added_fields(path, body, defaults)
+    if defaults.system is not None:
+        added |= _system_fields(path, body, defaults.system)
+    return added, min(limit * _answer_count(path, body, added), _MOST_OUTPUT_TOKENS) if limit else 0
+
+
+def _system_fields(path: str, body: dict[str, Any], system: str) -> dict[str, Any]:
+    if path == RESPONSES and body.get("instructions") is None:
+        return {"instructions": system}
+    if path == CHAT and not any(message["role"] in ("system", "developer") for message in body["messages"]):
+        return {"messages": [{"role": "system", "content": system}, *body["messages"]]}
+    return {}
 
 
 def _digest(seeds: dict[str, blake2b], path: str, content: bytes) -> bytes:

@@ -13,8 +13,9 @@ from batchrun.errors import BadInput, Fault
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 ENDPOINT_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
+SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 # Keys of the contract that a coming release honours. Accepting one now and doing nothing would be a lie.
-NOT_YET = ("prompt_template", "system", "rpm", "tpm", "order", "stream", "endpoints", "response_schema", "cache")
+NOT_YET = ("rpm", "tpm", "order", "stream", "endpoints", "response_schema", "cache")
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -39,7 +40,7 @@ class JobSpec(BaseModel):
 
     task_id: str = Field(description="the job's name: letters, digits, '.', '_' and '-'")
     model: str = Field(min_length=1, max_length=500, description="sent where a line names no model of its own")
-    input_file: str = Field(min_length=1, description="JSONL, one request a line")
+    input_file: str = Field(min_length=1, description="JSONL, one request a line; rows: JSONL, CSV, Parquet")
     output_file: str = Field(min_length=1, description="answers in input order; failures go to error_file")
     max_tokens: int = Field(ge=1, le=10_000_000, description="sent where a line sets no limit of its own")
     concurrency: int = Field(ge=1, le=10_000, description="requests in flight at once, at the most")
@@ -50,6 +51,12 @@ class JobSpec(BaseModel):
     endpoint: str = Field(default=COMPLETIONS_PATH, description="path used where a line names none")
     params: dict[str, Any] = Field(
         default_factory=dict, description="further body fields, sent unless a line sets them"
+    )
+    prompt_template: str | None = Field(
+        default=None, min_length=1, description="Jinja2 text that makes a prompt of each row of data"
+    )
+    system: str | None = Field(
+        default=None, min_length=1, description="system message of chat and responses lines that bring none"
     )
     timeout_s: float = Field(default=600.0, gt=0, le=86_400, description="total time of one attempt")
     on_unknown: Literal["hold", "retry"] | None = Field(
@@ -148,7 +155,7 @@ def check_spec(text: str, *, where: str) -> tuple[JobSpec | None, list[Fault], d
         seen: dict[str, Any] = {}
         for key, value in items:
             if key in seen:
-                faults.append(Fault(_at(where, text, key), f"{key!r} stands twice", "keep one of the two"))
+                faults.append(Fault(place(where, text, key), f"{key!r} stands twice", "keep one of the two"))
             seen[key] = value
         return seen
 
@@ -192,7 +199,7 @@ def _not_json(text: str, where: str, error: json.JSONDecodeError) -> Fault:
 
 
 def _unknown_key(where: str, text: str, key: str) -> Fault:
-    at = _at(where, text, key)
+    at = place(where, text, key)
     if key in NOT_YET:
         return Fault(at, f"{key!r} is not available in this release", "take it out")
     if key != key.strip():
@@ -211,9 +218,12 @@ def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
     name = ".".join(path)
     if detail["type"] == "missing":
         hint = f'add "{name}"' if len(path) == 1 else None
-        return Fault(where if len(path) == 1 else _at(where, text, key), f"{name!r} is missing", hint)
+        return Fault(where if len(path) == 1 else place(where, text, key), f"{name!r} is missing", hint)
     if detail["type"] == "extra_forbidden":
-        return Fault(_at(where, text, path[-1]), f"unknown key {name!r}")
+        return Fault(place(where, text, path[-1]), f"unknown key {name!r}")
+    if detail["type"] == "string_unicode":
+        where = place(where, text, path[-1] if len(path) > 1 else key)
+        return Fault(where, f"{name!r} holds half of a surrogate pair", "take the escape \\ud... out")
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input must be", "must be")
     seen = "" if key == "api_key_env" else f", found {_show(detail['input'])}"
@@ -222,7 +232,7 @@ def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
         hint = "adaptive concurrency is not available in this release: give a number"
     elif isinstance(detail["input"], str) and detail["input"].strip().isdecimal() and "integer" in message:
         hint = f"write {detail['input'].strip()} without quotes"
-    return Fault(_at(where, text, path[-1] if len(path) > 1 else key), f"{name!r} {message}{seen}", hint)
+    return Fault(place(where, text, path[-1] if len(path) > 1 else key), f"{name!r} {message}{seen}", hint)
 
 
 def _cross_faults(spec: JobSpec, where: str, text: str) -> list[Fault]:
@@ -230,20 +240,24 @@ def _cross_faults(spec: JobSpec, where: str, text: str) -> list[Fault]:
     if both := set(spec.unknown_statuses) & set(spec.refused_statuses):
         faults.append(
             Fault(
-                _at(where, text, "refused_statuses"), f"{min(both)} stands in unknown_statuses and in refused_statuses"
+                place(where, text, "refused_statuses"),
+                f"{min(both)} stands in unknown_statuses and in refused_statuses",
             )
         )
     if spec.max_cost_usd is not None and spec.price is None:
-        faults.append(Fault(_at(where, text, "max_cost_usd"), "'max_cost_usd' needs a 'price'", "add price"))
+        faults.append(Fault(place(where, text, "max_cost_usd"), "'max_cost_usd' needs a 'price'", "add price"))
+    if spec.system is not None and spec.endpoint not in SYSTEM_PATHS:
+        what = f"'system' is of chat and responses, the job's endpoint is {spec.endpoint}"
+        faults.append(Fault(place(where, text, "system"), what, "put it into the prompts, or take it out"))
     for key in ("messages", "prompt", "input", "stream"):
         if key in spec.params:
             faults.append(
-                Fault(_at(where, text, key), f"'params.{key}' belongs into the input lines, not into the spec")
+                Fault(place(where, text, key), f"'params.{key}' belongs into the input lines, not into the spec")
             )
     return faults
 
 
-def _at(where: str, text: str, key: str) -> str:
+def place(where: str, text: str, key: str) -> str:
     """Name the line on which `key` stands, as `sed -n` counts."""
     found = re.search(r'"' + re.escape(json.dumps(key, ensure_ascii=False)[1:-1]) + r'"\s*:', text)
     return where if found is None else f"{where} line {text.count(chr(10), 0, found.start()) + 1}"
@@ -255,5 +269,5 @@ def _kind(value: object) -> str:
 
 
 def _show(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace").decode()
     return text if len(text) <= 60 else text[:57] + "..."

@@ -8,6 +8,9 @@ from pathlib import Path
 from batchrun.errors import Fault
 
 
+_NO_JSONL = (".csv", ".parquet", ".gz")
+
+
 def default_error_file(output: Path) -> Path:
     """Return where failures go by default: `batch_output.jsonl` -> `batch_output.errors.jsonl`."""
     return output.with_name(f"{output.stem}.errors{output.suffix or '.jsonl'}")
@@ -61,6 +64,9 @@ def input_faults(path: Path) -> list[Fault]:
 
 def _output_faults(name: str, path: Path) -> list[Fault]:
     where = _named(name, path)
+    if (suffix := path.suffix.lower()) in _NO_JSONL:
+        table = "" if suffix == ".gz" else f"; `batchrun export --format {suffix[1:]}` then makes a table of it"
+        return [Fault(where, f"is written as JSONL, and its name says {suffix}", f"name it .jsonl{table}")]
     try:
         if path.exists() and not path.is_file():
             return [Fault(where, f"is {_kind(path.stat().st_mode)}", "name a file")]

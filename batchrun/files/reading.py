@@ -3,18 +3,20 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
-from batchrun.core.line import LineFault
-from batchrun.core.request import Defaults, Draft, draft_request
-from batchrun.core.wording import quoted
+from batchrun.core.line import LineFault, example_field, is_row
+from batchrun.core.request import Defaults, Draft, draft_request, draft_row
+from batchrun.core.wording import clipped, quoted
 from batchrun.errors import BadInput, Fault
 from batchrun.files.json_faults import Unfinished
-from batchrun.files.lines import MAX_LINE_BYTES, known_format, split_lines
+from batchrun.files.lines import MAX_LINE_BYTES
 from batchrun.files.paths import input_faults
+from batchrun.files.sources import Record, Source
 from batchrun.files.strict_json import parse_line, repeated_name
+from batchrun.files.template import Template
 
 _LIKE_PRETTY = (b" ", b"\t", b"}", b"]", b'"')  # how the lines of an object go on that was written over several
 _COMPACT = "write one object a line: jq -c . OLD > NEW"
@@ -41,56 +43,80 @@ class Reading:
     """A pass from the file's begin to its end. The figures are those of what was read so far."""
 
     def __init__(self, file: FileIO, defaults: Defaults, *, is_thorough: bool) -> None:
-        file.seek(0)
-        known = known_format(file.read(8))
-        file.seek(0)
-        self._file = file
+        self._source = Source(file, name=os.fsdecode(file.name))
         self._defaults = defaults
+        self._template = None if defaults.prompt_template is None else Template.of(defaults.prompt_template)
         self._is_thorough = is_thorough  # look for names that stand twice: needless where all lines were found good
-        self._digest = sha256()
-        self.size_bytes = 0
         self.line_count = 0
-        # Set when the file as a whole is no JSONL; what was yielded is then void.
-        self.file_fault = LineFault(*known) if known else None
+        # Set when the file as a whole cannot be read; what was yielded is then void.
+        self.file_fault: LineFault | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self._source.blocks.size_bytes
+
+    def sha256(self) -> str:
+        """Return the digest of the file's bytes read so far, in hex."""
+        return self._source.blocks.sha256()
 
     def __iter__(self) -> Iterator[tuple[int, Draft | LineFault]]:
         """Yield (line number, draft or fault) for each line that is not blank, in file order."""
+        try:
+            yield from self._drafts()
+        except LineFault as fault:
+            self.file_fault = fault
+        for _ in self._source.blocks:
+            pass  # the digest is the whole file's, also when the rest is not worth reading
+
+    def _drafts(self) -> Iterator[tuple[int, Draft | LineFault]]:
         opened: Unfinished | None = None  # the object that may go on over the next lines
         is_first = True
-        for line_no, raw in split_lines(self._file, self._take):
+        for line_no, record in self._source:
             self.line_count = line_no
-            if self.file_fault or (raw is not None and (not raw or raw.isspace())):
+            if isinstance(record, bytes) and (not record or record.isspace()):
                 continue
-            found = self._read(raw)
-            if opened and isinstance(found, LineFault) and found.custom_id is None and _goes_on(raw):
+            found = self._read(record) if isinstance(record, bytes) else self._read_other(record)
+            if opened and isinstance(found, LineFault) and found.custom_id is None and _goes_on(record):
                 if is_first and opened.is_bracket_alone:
-                    self.file_fault = LineFault("holds JSON written over several lines", _COMPACT)
+                    raise LineFault("holds JSON written over several lines", _COMPACT)
                 continue
             if isinstance(found, Unfinished) and is_first and found.is_array:
-                self.file_fault = LineFault("holds one array around everything", _ELEMENTS)
+                raise LineFault("holds one array around everything", _ELEMENTS)
             is_first = is_first and opened is None and isinstance(found, Unfinished)
             opened = found if isinstance(found, Unfinished) else None
             yield line_no, found
 
-    def sha256(self) -> str:
-        """Return the digest of the bytes read so far, in hex."""
-        return self._digest.hexdigest()
-
-    def _take(self, block: bytes) -> None:
-        self._digest.update(block)
-        self.size_bytes += len(block)
-
-    def _read(self, raw: bytes | None) -> Draft | LineFault:
-        if raw is None:
-            return LineFault(f"is longer than {MAX_LINE_BYTES >> 20} MiB, the most that is read", "make it smaller")
+    def _read(self, raw: bytes) -> Draft | LineFault:
         try:
             line = parse_line(raw)
-            draft = draft_request(line, self._defaults)
+            if self._template is not None and is_row(line):
+                draft = draft_row(line, self._template.render, self._defaults)
+            else:
+                draft = draft_request(line, self._defaults)
             if self._is_thorough:
                 _check_names(raw, line, draft)
         except LineFault as fault:
             return fault
         return draft
+
+    def _read_other(self, record: dict[str, Any] | LineFault | None) -> Draft | LineFault:
+        if record is None:
+            return LineFault(f"is longer than {MAX_LINE_BYTES >> 20} MiB, the most that is read", "make it smaller")
+        if self._source.columns and self._template is None:
+            raise _no_template(self._source.columns)
+        if isinstance(record, LineFault):
+            return record
+        assert self._template is not None  # only tables have rows
+        try:
+            return draft_row(record, self._template.render, self._defaults)
+        except LineFault as fault:
+            return fault
+
+
+def _no_template(columns: list[str]) -> LineFault:
+    names = clipped(", ".join(name for name in columns if name))
+    hint = f'add "prompt_template" to the spec, such as "{{{{ {example_field(columns)} }}}}"'
+    return LineFault(f"is a table (columns: {names}), and the spec has no prompt_template", hint)
 
 
 def _check_names(raw: bytes, line: dict[str, object], draft: Draft) -> None:
@@ -109,5 +135,5 @@ def _check_names(raw: bytes, line: dict[str, object], draft: Draft) -> None:
         raise LineFault(f"{quoted(name)} stands twice in one object", "keep one of the two", custom_id=custom_id)
 
 
-def _goes_on(raw: bytes | None) -> bool:
-    return raw is not None and (raw.startswith(_LIKE_PRETTY) or raw.strip() in (b"{", b"["))
+def _goes_on(raw: Record) -> bool:
+    return isinstance(raw, bytes) and (raw.startswith(_LIKE_PRETTY) or raw.strip() in (b"{", b"["))

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from batchrun.core.request import Defaults
-from batchrun.core.spec import JobSpec, check_spec
-from batchrun.errors import BadInput, UsageFault
+from batchrun.core.spec import COMPLETIONS_PATH, ENDPOINT_PATHS, JobSpec, check_spec, place
+from batchrun.errors import BadInput, Fault, UsageFault
 from batchrun.files.inputs import Survey, survey
 from batchrun.files.paths import check_paths, default_error_file
+from batchrun.files.template import Template, TemplateFault
 from batchrun.ledger.jobs import Job
 
 
@@ -53,7 +54,7 @@ def check(path: Path, *, max_faults: int = 20, skip_invalid: bool = False) -> Ch
         BadInput: with all faults of both, the input's up to `max_faults`, and their total.
         UsageFault: the spec file cannot be read.
     """
-    return _check(
+    return check_text(
         read_spec_text(path),
         where=str(path),
         hint=None,
@@ -69,7 +70,7 @@ def check_again(job: Job) -> Checked:
         BadInput: with all faults.
     """
     text = json.dumps({name: job.spec[name] for name in JobSpec.model_fields if name in job.spec})
-    return _check(text, where=f"spec of {job.task_id}", hint="mend the input, then resume again; or --keep-input")
+    return check_text(text, where=f"spec of {job.task_id}", hint="mend the input, then resume again; or --keep-input")
 
 
 def has_other_input(job: Job) -> bool:
@@ -81,7 +82,18 @@ def has_other_input(job: Job) -> bool:
         return False  # it is not needed any more
 
 
-def _check(text: str, *, where: str, hint: str | None, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
+def check_text(
+    text: str, *, where: str, hint: str | None = None, max_faults: int = 20, skip_invalid: bool = False
+) -> Checked:
+    """Check the text of a spec and its whole input.
+
+    Args:
+        where: what to call the spec in messages.
+        hint: what to do about faults, where there is more to say than of each.
+
+    Raises:
+        BadInput: with all faults.
+    """
     spec, faults, raw = check_spec(text, where=where)
     read = raw if spec is None else spec.model_dump()
     named = {key: Path(read[key]) if isinstance(read.get(key), str) and read[key] else None for key in _FILES}
@@ -89,9 +101,11 @@ def _check(text: str, *, where: str, hint: str | None, max_faults: int = 20, ski
     errors = named["error_file"] or (default_error_file(output) if output else None)
     if source is not None and output is not None and errors is not None:
         faults += check_paths(input_file=source, output_file=output, error_file=errors)
-    defaults = Defaults.of(spec) if spec else Defaults(model="?", max_tokens=1, endpoint=_endpoint(raw), params={})
+    template_fault = _template_fault(read.get("prompt_template"), where, text)
+    faults += template_fault
+    defaults = Defaults.of(spec) if spec else _stand_in(raw)
     seen = None
-    if source is not None and source.is_file():
+    if source is not None and source.is_file() and not template_fault:
         seen = survey(source, defaults, max_faults=max_faults, skip_invalid=skip_invalid)
         faults += [] if skip_invalid and seen.items else seen.faults
     total = len(faults) + (
@@ -113,7 +127,30 @@ def _check(text: str, *, where: str, hint: str | None, max_faults: int = 20, ski
 _FILES = ("input_file", "output_file", "error_file")
 
 
+def _template_fault(source: object, where: str, text: str) -> list[Fault]:
+    if not isinstance(source, str):
+        return []
+    try:
+        Template.of(source)
+    except TemplateFault as error:
+        what = f"'prompt_template' is no template: {error}"
+        what += f" (its line {error.line_no})" if "\n" in source else ""
+        return [Fault(place(where, text, "prompt_template"), what, "see docs/job-spec.md; braces as text: {{ '{{' }}")]
+    return []
+
+
+def _stand_in(raw: dict[str, Any]) -> Defaults:
+    """Return what the input of a faulty spec is read with, so that its faults are named as well."""
+    template = raw.get("prompt_template")
+    return Defaults(
+        model="?",
+        max_tokens=1,
+        endpoint=_endpoint(raw),
+        params={},
+        prompt_template=template if isinstance(template, str) and template else None,
+    )
+
+
 def _endpoint(raw: dict[str, Any]) -> str:
-    default: str = JobSpec.model_fields["endpoint"].default
     value = raw.get("endpoint")
-    return value if isinstance(value, str) else default
+    return value if value in ENDPOINT_PATHS else COMPLETIONS_PATH

@@ -135,9 +135,12 @@ def test_every_path_needs_its_own_field(url: str, body: dict[str, Any], words: s
     assert words in fault_of(batch_line(body, url=url)).what
 
 
-def test_a_line_that_asks_for_a_stream_is_refused_with_the_edit() -> None:
-    fault = fault_of(batch_line({"messages": HELLO, "stream": True}))
-    assert fault.what.startswith("'stream' is true")
+def test_a_line_that_asks_for_a_stream_is_answered_whole_and_says_so() -> None:
+    row = batch_line({"messages": HELLO, "stream": True, "stream_options": {"include_usage": True}})
+    assert sent(row).keys().isdisjoint({"stream", "stream_options"})
+    assert build_request(row, DEFAULTS).note == "'stream' taken out: the answer comes whole"
+    fault = fault_of(batch_line({"messages": HELLO, "stream": "yes"}))
+    assert fault.what.startswith("'stream' must be true or false")
     assert fault.hint == 'take "stream" out'
     assert sent(batch_line({"messages": HELLO, "stream": False}))["stream"] is False
 

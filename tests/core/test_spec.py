@@ -94,6 +94,20 @@ def test_a_repeated_key_is_a_fault_with_its_line() -> None:
     assert [fault.what for fault in faults] == ["'model' stands twice"]
 
 
+def test_a_system_message_is_of_the_endpoints_that_know_one() -> None:
+    (fault,) = _faults(system="Be brief.", endpoint="/v1/embeddings")
+    assert "'system' is of chat and responses, the job's endpoint is /v1/embeddings" in fault
+    assert parse_spec(json.dumps(SEVEN | {"system": "Be brief."}), where="x").system == "Be brief."
+
+
+@pytest.mark.parametrize("key", ["model", "prompt_template", "system", "input_file"])
+def test_half_a_surrogate_in_a_spec_is_a_fault(key: str) -> None:
+    (fault,) = _faults(**{key: "\ud800"})
+    assert f"{key!r} holds half of a surrogate pair" in fault
+    (fault,) = _faults(endpoint="\ud800")
+    assert fault.isprintable()
+
+
 def test_a_limit_on_cost_needs_a_price() -> None:
     (fault,) = _faults(max_cost_usd=2)
     assert "needs a 'price'" in fault

@@ -1,6 +1,7 @@
 """Lines are cut as `sed -n` counts them, whatever their length, in bounded memory."""
 
 import tracemalloc
+from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from batchrun.files import lines
+from batchrun.files import blocks
+from batchrun.files.blocks import Blocks
 from batchrun.files.inputs import read_items, survey
 from batchrun.files.lines import split_lines
 from tests.files.input_files import DEFAULTS, bare, line, told, written
@@ -16,7 +18,7 @@ from tests.files.input_files import DEFAULTS, bare, line, told, written
 
 def cut(path: Path) -> list[tuple[int, bytes | None]]:
     with FileIO(str(path)) as file:
-        return list(split_lines(file, lambda block: None))
+        return list(split_lines(Blocks(file)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -31,16 +33,16 @@ def test_lines_are_those_between_newlines_however_the_blocks_fall(tmp_path: Path
     if expected and not expected[-1]:
         expected.pop()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "BLOCK_BYTES", 8)
+        patch.setattr(blocks, "BLOCK_BYTES", 8)
         assert cut(path) == list(enumerate(expected, start=1))
 
 
 def test_every_byte_is_seen_once_and_in_order(tmp_path: Path) -> None:
     path = written(tmp_path, [b"one", b"two" * 1_000_000, b"three"])
-    seen: list[bytes] = []
     with FileIO(str(path)) as file:
-        list(split_lines(file, seen.append))
-    assert b"".join(seen) == path.read_bytes()
+        seen = Blocks(file)
+        assert b"".join(seen) == path.read_bytes()
+    assert (seen.size_bytes, seen.sha256()) == (path.stat().st_size, sha256(path.read_bytes()).hexdigest())
 
 
 def test_a_byte_order_mark_is_taken_off_the_file_and_no_other_line(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""Prompt templates: a row's fields into the text of a prompt, in Jinja2's sandbox."""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError
+from jinja2.meta import find_undeclared_variables
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from batchrun.core.line import LineFault
+from batchrun.core.wording import clipped, quoted
+
+_UNDEFINED = re.compile(r"'([^']+)' is undefined")
+
+
+class TemplateFault(Exception):
+    """A text that is no template; `line_no` counts within the text, from 1."""
+
+    def __init__(self, what: str, line_no: int) -> None:
+        super().__init__(what)
+        self.line_no = line_no
+
+
+class _Null(Exception):
+    """The template would write a null."""
+
+
+class Template:
+    """A compiled template. The row's fields are its variables, and `row` is all of them."""
+
+    def __init__(self, source: str) -> None:
+        """Compile it.
+
+        Raises:
+            TemplateFault: it is no template.
+        """
+        environment = ImmutableSandboxedEnvironment(
+            undefined=StrictUndefined, finalize=_written, keep_trailing_newline=True, autoescape=False
+        )
+        environment.globals.clear()  # a field called "range" or "dict" is a field, and a missing one is missing
+        try:
+            self._template = environment.from_string(source)
+            self.names = frozenset(find_undeclared_variables(environment.parse(source)))
+        except TemplateSyntaxError as error:
+            raise TemplateFault(str(error.message), error.lineno) from None
+
+    @classmethod
+    def of(cls, source: str) -> "Template":
+        """Return the template of this text, compiled once.
+
+        Raises:
+            TemplateFault: it is no template.
+        """
+        return _compiled(source)
+
+    def render(self, row: Mapping[str, Any]) -> str:
+        """Return the prompt for one row. Values that are no text are written as JSON.
+
+        Raises:
+            LineFault: a field is missing or null, the template fails on this row, or nothing comes of it.
+        """
+        try:
+            prompt = self._template.render({"row": row, **row})
+        except UndefinedError as error:
+            raise _missing(str(error), row) from None
+        except _Null:
+            raise self._null(row) from None
+        except Exception as error:  # whatever a template does with a row: divide by zero, recurse, be refused
+            raise LineFault(f"cannot be rendered by prompt_template: {clipped(str(error))}") from None
+        if not prompt or prompt.isspace():
+            raise LineFault("gives an empty prompt", "fill in the fields that prompt_template uses")
+        return prompt
+
+    def _null(self, row: Mapping[str, Any]) -> LineFault:
+        names = [name for name in sorted(self.names) if name in row and row[name] is None]
+        what = f"field {quoted(names[0])} is null" if names else "a value that prompt_template writes is null"
+        name = names[0] if names and names[0].isidentifier() else "field"
+        return LineFault(what, f"fill it in, or write {{{{ {name} or '' }}}} in prompt_template")
+
+
+@lru_cache(maxsize=16)
+def _compiled(source: str) -> Template:
+    return Template(source)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise _Null
+    if isinstance(value, bool | list | tuple | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _missing(message: str, row: Mapping[str, Any]) -> LineFault:
+    found = clipped(", ".join(row)) or "none"
+    if name := _UNDEFINED.search(message):
+        return LineFault(f"has no field {quoted(name[1])}, which prompt_template uses (fields found: {found})")
+    return LineFault(f"does not fit prompt_template: {clipped(message)} (fields found: {found})")

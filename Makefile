@@ -3,6 +3,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 PYTEST_ARGS ?=
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers lint format types house-test docs-test bench constraints clean clean-all
+.PHONY: help demo up down test servers lint format types house-test docs-test bench constraints clean clean-all
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -21,6 +22,12 @@ help: ## list the targets
 
 demo: $(INSTALLED) ## install, then the offline tour: mock endpoint with faults, a kill, a resume, the proof
 	@$(BIN)/batchrun demo
+
+up: $(INSTALLED_DEV) servers ## Redis, Postgres and WORKERS=2 workers as plain processes here; prints how to use them
+	@$(BIN)/python -m deploy.local up --workers $(WORKERS)
+
+down: ## end them: the workers finish what is in flight, and the data stay
+	@$(PYTHON) -m deploy.local down
 
 test: $(INSTALLED_DEV) servers ## install what the tests need, then run the whole suite
 	@$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,14 @@ class UsageFault(BatchrunError):
 
     kind = "usage"
     exit_code = 2
+
+
+class SpecNotFound(UsageFault):
+    """There is no spec file of this name. Nothing was written and nothing was sent."""
+
+    def __init__(self, message: str, path: Path, *, hint: str | None = None) -> None:
+        self.path = path
+        super().__init__(message, hint=hint)
 
 
 class BadInput(BatchrunError):
@@ -81,6 +90,18 @@ class LedgerFault(BatchrunError):
 
     kind = "ledger"
     exit_code = 1
+
+
+class LedgerMoved(LedgerFault):
+    """The ledger is closed: its jobs are in another database, or on their way there. Nothing was changed."""
+
+    kind = "ledger_moved"
+
+
+class LedgerCopied(LedgerFault):
+    """Another copy of this ledger has performed the job since: this one is behind. Nothing was sent."""
+
+    kind = "ledger_copied"
 
 
 class LedgerFull(LedgerFault):

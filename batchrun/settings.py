@@ -4,10 +4,10 @@ Precedence is flag > job spec > BATCHRUN_* > OPENAI_* > .env > default; flags an
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource, SettingsConfigDict
 
 from batchrun.errors import UsageFault
 
@@ -47,14 +47,46 @@ def load_settings(*, env_file: str | None = None, db: str | None = None, broker:
     """Read the settings; a flag given here wins over the environment.
 
     Raises:
-        UsageFault: a variable has a value that it cannot have. The value is not repeated: it may be a secret.
+        UsageFault: the file is not there, or a variable has a value that it cannot have. The value is not repeated:
+            it may be a secret.
     """
+    if env_file is not None and not Path(env_file).is_file():
+        raise UsageFault(f"--env-file {env_file!r} is not there", hint="name a file of lines such as NAME=value")
     given = {name: value for name, value in (("db", db), ("broker", broker)) if value is not None}
     try:
         return Settings(_env_file=env_file or ".env", **given)  # type: ignore[arg-type]
     except ValidationError as error:
         faults = [f"{_variable(detail['loc'])}: {detail['msg']}" for detail in error.errors()]
         raise UsageFault(f"a setting cannot be used: {'; '.join(faults)}", hint="correct or unset it") from None
+
+
+class Origin(NamedTuple):
+    """Where a value came from."""
+
+    source: Literal["flag", "environment", "env_file", "default"]
+    name: str | None = None  # of the flag or the variable
+
+
+def origins(*, env_file: str | None = None, db: str | None = None, broker: str | None = None) -> dict[str, Origin]:
+    """Say of every setting where `load_settings` with the same arguments takes it from."""
+    flags = {"db": db, "broker": broker}
+    places: list[tuple[Literal["environment", "env_file"], EnvSettingsSource]] = [
+        ("environment", EnvSettingsSource(Settings)),
+        ("env_file", DotEnvSettingsSource(Settings, env_file=env_file or ".env")),
+    ]
+    found: dict[str, Origin] = {}
+    for field in Settings.model_fields:
+        came = [Origin("flag", f"--{field}")] if flags.get(field) is not None else []
+        for source, place in places:
+            came += [Origin(source, name) for name in variables_of(field) if place.env_vars.get(name.lower())]
+        found[field] = came[0] if came else Origin("default")
+    return found
+
+
+def variables_of(field: str) -> list[str]:
+    """Return the names of a setting's variables, the one that wins first."""
+    alias = Settings.model_fields[field].validation_alias
+    return [str(name) for name in alias.choices] if isinstance(alias, AliasChoices) else [f"BATCHRUN_{field.upper()}"]
 
 
 def _variable(place: tuple[int | str, ...]) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
+from batchrun.core.rate import RateWindows
+from batchrun.core.rate_book import LocalWindows
 from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
@@ -17,22 +19,28 @@ from batchrun.errors import EndpointFault, UsageFault
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.opening import open_ledger
+from batchrun.queue.broker import BrokerQueue
 from batchrun.queue.embedded import EmbeddedQueue
+from batchrun.queue.windows import RedisWindows
 from batchrun.runner.ends import Waits
 from batchrun.runner.gear import Gear
 from batchrun.runner.means import Rules
+from batchrun.runner.perform import boot_clock
 from batchrun.runner.policy import make_policy
 from batchrun.settings import Settings
 
+BROKERS = ("redis://", "rediss://", "redis+socket://")
 
-def refuse_broker(settings: Settings) -> None:
-    """Refuse to work with a broker.
+
+def check_broker(settings: Settings) -> None:
+    """Check the broker's address.
 
     Raises:
-        UsageFault: one is named.
+        UsageFault: it is not Redis.
     """
-    if settings.broker is not None:
-        raise UsageFault("BATCHRUN_BROKER is set, and this release works embedded only", hint="unset BATCHRUN_BROKER")
+    if settings.broker is not None and not settings.broker.startswith(BROKERS):
+        kind = settings.broker.partition(":")[0]
+        raise UsageFault(f"the broker must be Redis, found {kind!r}", hint="BATCHRUN_BROKER=redis://127.0.0.1:6379/0")
 
 
 def resolve_base_url(settings: Settings, spec_base_url: str | None, stored: str | None = None) -> str:
@@ -74,16 +82,31 @@ class House:
 
     def gear(self) -> Gear:
         """Return what a drive needs: how to reach, judge, price, retry, queue and wait, for any job of this ledger."""
-        refuse_broker(self.settings)
+        check_broker(self.settings)
         return Gear(
             endpoint_of=self._endpoint,
             rules_of=self._rules,
+            windows_of=self._windows,
             is_free=lambda job: _price(job) is None and is_local(self._access(job)[0]),
             queue_of=EmbeddedQueue,
             waits_of=self._waits,
             dead_after_s=self.settings.dead_after_s,
             worker_name=self.settings.worker_name or f"{socket.gethostname()}-{os.getpid()}",
         )
+
+    def broker_queue(self) -> BrokerQueue:
+        """Return the queue that this ledger's workers share.
+
+        Raises:
+            UsageFault: no broker is named, or it is not Redis.
+        """
+        check_broker(self.settings)
+        if self.settings.broker is None:
+            raise UsageFault(
+                "a worker needs a broker: without one, submit does all the work itself",
+                hint="export BATCHRUN_BROKER=redis://127.0.0.1:6379/0",
+            )
+        return BrokerQueue(self.settings.broker, ledger_id=self.ledger.ledger_id)
 
     def _access(self, job: Job) -> tuple[str, str]:
         base_url = resolve_base_url(self.settings, job.spec["base_url"], job.spec.get("resolved_base_url"))
@@ -92,6 +115,11 @@ class House:
     def _endpoint(self, job: Job) -> Endpoint:
         base_url, key = self._access(job)
         return Endpoint(base_url, key, concurrency=job.concurrency, timeout_s=job.spec["timeout_s"])
+
+    def _windows(self, job: Job) -> RateWindows:
+        if self.settings.broker is None:
+            return LocalWindows(clock=boot_clock)
+        return RedisWindows(self.settings.broker, ledger_id=self.ledger.ledger_id, job_id=job.id, clock=boot_clock)
 
     def _rules(self, job: Job) -> Rules:
         _, key = self._access(job)

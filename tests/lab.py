@@ -39,6 +39,7 @@ PRELOAD = [
     "batchrun.cli.reconcile",
     "batchrun.cli.cancel",
     "batchrun.cli.export",
+    "batchrun.cli.purge",
     "batchrun.cli.failures",
     "batchrun.cli.show",
     "batchrun.cli.ls",
@@ -48,6 +49,8 @@ PRELOAD = [
     "batchrun.runner.drive",
     "batchrun.runner.resume",
     "batchrun.runner.control",
+    "batchrun.runner.export_job",
+    "batchrun.runner.purge",
     "batchrun.runner.reconcile",
     "openai",
     "httpcore2",
@@ -168,8 +171,10 @@ class Run:
 
     @property
     def json(self) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads(self.out.splitlines()[-1])
-        return value
+        """Return the last object that it printed; each of them follows its schema."""
+        from tests.cli.contract import read_stream
+
+        return read_stream(self.out)[-1]
 
 
 @dataclass
@@ -215,15 +220,20 @@ class Lab:
     # -- running --------------------------------------------------------------------------------------------------
 
     def start(
-        self, *arguments: str, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        before: Callable[[], None] | None = None,
+        on: Path | None = None,
     ) -> Run:
         """Start `batchrun ARGUMENTS...` in the folder.
 
         Args:
             before: called in the process first, to limit it; can be pickled.
+            on: a terminal that gets what it writes, instead of files, and becomes its own.
         """
         number = len(self.runs)
-        out, err = self.folder / f"run-{number}.out", self.folder / f"run-{number}.err"
+        out, err = (on or self.folder / f"run-{number}.{name}" for name in ("out", "err"))
         variables = QUICK | self.env | dict(env or {})
         if self.base_url is not None:
             variables.setdefault("OPENAI_BASE_URL", self.base_url)

@@ -2,13 +2,13 @@
 
 import click
 
-from batchrun.cli.context import Context
+from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit
 
 
 @make_command("batchrun cancel batch-001")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option("--dry-run", is_flag=True, help="Say what would be cancelled.")
 def command(context: Context, job: str, dry_run: bool) -> int:
     """Cancel what was not sent yet. Requests in flight finish, and every answer is kept."""

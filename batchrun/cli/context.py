@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from batchrun.ledger.ledger import Ledger
-    from batchrun.settings import Settings
+    from batchrun.settings import Origin, Settings
     from batchrun.wiring import House
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,11 +32,12 @@ class Context:
     no_progress: bool = False
     yes: bool = False
     json: bool = False
+    arguments: tuple[str, ...] = ()  # as they were given
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> "Context":
         """Make the context of a call; whether errors are to be JSON must be known before anything is parsed."""
-        return cls(json="--json" in arguments)
+        return cls(json="--json" in arguments, arguments=tuple(arguments))
 
     @property
     def is_terminal(self) -> bool:
@@ -48,6 +49,12 @@ class Context:
         from batchrun.settings import load_settings
 
         return load_settings(env_file=self.env_file, db=self.db, broker=self.broker)
+
+    def origins(self) -> "dict[str, Origin]":
+        """Say of every setting where it came from."""
+        from batchrun.settings import origins
+
+        return origins(env_file=self.env_file, db=self.db, broker=self.broker)
 
     @contextmanager
     def ledger(self) -> "Iterator[Ledger]":
@@ -72,6 +79,45 @@ class Context:
 
         with open_house(self.settings(), makes_ledger=makes_ledger) as house:
             yield house
+
+
+class JobName(click.ParamType[str]):
+    """The name of a job; a shell completes it from the ledger, where there is one."""
+
+    name = "job"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take a job's name, or the path of its spec."""
+        from batchrun.cli.names import job_named
+
+        return job_named(str(value))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[click.shell_completion.CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        from batchrun.ledger.names import job_names
+
+        if "/" in incomplete:
+            return [CompletionItem(incomplete, type="file")]
+        given = Context(db=_typed(ctx, "db"), env_file=_typed(ctx, "env_file"))
+        try:
+            return [CompletionItem(name) for name in job_names(given.settings().db, incomplete)]
+        except Exception:  # while a word is completed nothing can be said: the command itself says what is wrong
+            return []
+
+
+JOB = JobName()
+
+
+def _typed(ctx: click.Context | None, name: str) -> str | None:
+    """Return a global option of a line that is being typed: it may stand before the command's name, or after."""
+    while ctx is not None:
+        if value := ctx.params.get(name):
+            return str(value)
+        ctx = ctx.parent
+    return None
 
 
 _OPTIONS = (

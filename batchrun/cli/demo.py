@@ -36,7 +36,9 @@ def command(context: Context, items: int, keep: bool) -> int:
     from batchrun.cli.tour import Tour
 
     if context.db or context.broker:
-        raise UsageFault("the demo has a ledger of its own: --db and --broker do not go with it")
+        raise UsageFault(
+            "the demo has a ledger of its own: --db and --broker do not go with it", hint="batchrun demo, without them"
+        )
     began = time.monotonic()
     with _folder(keep=keep) as folder:
         tour = Tour(context, folder.path, items)

@@ -1,18 +1,22 @@
 """`batchrun export`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchrun.cli.context import Context
+from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit, put
 from batchrun.cli.standing import short
 from batchrun.errors import UsageFault
 
+if TYPE_CHECKING:
+    from batchrun.runner.export_job import Exported
 
-@make_command("batchrun export batch-001 -o results.jsonl")
-@click.argument("job")
+
+@make_command("batchrun export batch-001 -o results.csv")
+@click.argument("job", type=JOB)
 @click.option(
     "-o",
     "--output",
@@ -20,19 +24,79 @@ from batchrun.errors import UsageFault
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write here (default: the job's files).",
 )
-def command(context: Context, job: str, output: Path | None) -> int:
-    """Write output and error file anew from the ledger, at any time: it knows every answer."""
-    from batchrun.runner.export import export_job
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["jsonl", "csv", "parquet"]),
+    help="Default: as FILE is named; JSONL otherwise.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["input", "finish"]),
+    default="input",
+    show_default=True,
+    help="Of the input's lines, or as the answers came.",
+)
+@click.option("--join-input", is_flag=True, help="What was asked beside each answer, and the input's own columns.")
+@click.option("--join-prompt", is_flag=True, help="What was asked, without the input's columns: needs no input file.")
+@click.option("--spreadsheet-safe", is_flag=True, help="CSV: no text that a spreadsheet would compute as a formula.")
+def command(
+    context: Context,
+    job: str,
+    output: Path | None,
+    format_: Any,
+    order: Any,
+    join_input: bool,
+    join_prompt: bool,
+    spreadsheet_safe: bool,
+) -> int:
+    """Write a job's answers anew from the ledger, at any time: it knows every one.
 
-    if output is not None and output.suffix.lower() in (".csv", ".parquet"):
-        raise UsageFault(f"{output.suffix!r} is not available in this release", hint="name a .jsonl file")
+    JSONL gives an output and an error file as at a job's end. CSV and Parquet give one table with all items, failed
+    ones too, a row for each choice of an answer.
+    """
+    from batchrun.runner.export_job import Wish, export_job
 
+    if join_input and join_prompt:
+        raise UsageFault("--join-input joins what --join-prompt does, and more", hint="choose one of them")
+    wish = Wish(
+        output=output.absolute() if output else None,
+        format=format_,
+        order=order,
+        join="input" if join_input else "prompt" if join_prompt else None,
+        spreadsheet_safe=spreadsheet_safe,
+    )
     with context.ledger() as ledger:
-        written = export_job(ledger, job, output=output.absolute() if output else None)
+        written = export_job(ledger, job, wish)
     if context.json:
-        values = {"output_file": str(written.output), "output_lines": written.output_lines}
-        emit("export", {"job_id": job, **values, "error_file": str(written.errors), "error_lines": written.error_lines})
+        emit("export", _json(job, written))
         return 0
-    put(f"  output  {short(written.output)} ({written.output_lines:,} lines)")
-    put(f"  errors  {short(written.errors)} ({written.error_lines:,} lines)")
+    for line in _lines(written):
+        put(line)
     return 0
+
+
+def _lines(written: "Exported") -> list[str]:
+    if written.errors is None:
+        lines = [f"  output  {short(written.output)} ({written.count:,} rows of {written.items:,} items)"]
+    else:
+        lines = [
+            f"  output  {short(written.output)} ({written.count:,} lines)",
+            f"  errors  {short(written.errors)} ({written.error_count:,} lines)",
+        ]
+    if written.left:
+        lines.append(f"  left    {written.left:,} items have not ended yet, and are not in it")
+    return lines
+
+
+def _json(job: str, written: "Exported") -> dict[str, Any]:
+    return {
+        "job_id": job,
+        "format": written.format,
+        "output_file": str(written.output),
+        "output_lines": written.count,
+        "error_file": None if written.errors is None else str(written.errors),
+        "error_lines": written.error_count,
+        "items": written.items,
+        "left": written.left,
+    }

@@ -29,6 +29,7 @@ def command(context: Context) -> int:
                 "counts": {"total": job.total, **{state.value: counts[state] for state in ItemState}},
                 "created_at": rfc3339(job.created_at),
                 "ended_at": rfc3339(job.ended_at),
+                "purged_at": rfc3339(job.purged_at),
             }
             for job, counts in listed
         ]
@@ -40,5 +41,6 @@ def command(context: Context) -> int:
     width = max(len(job.task_id) for job, _ in listed)
     for job, counts in listed:
         state = job.state.value.replace("_", " ")
-        put(f"{job.task_id:<{width}}  {state:<11}  {job.total:>9,} items  {counted(counts)}")
+        purged = ", contents purged" if job.is_purged else ""
+        put(f"{job.task_id:<{width}}  {state:<11}  {job.total:>9,} items  {counted(counts)}{purged}")
     return 0

@@ -20,8 +20,10 @@ from batchrun.errors import BatchrunError
 
 # Name -> (module, what it does). The modules are imported when their command is called, so that --help is quick.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "Make a project: folders, a job, a sample input."),
     "demo": ("demo", "See it work offline: faults, a kill, a resume, and the proof."),
     "validate": ("validate", "Check a spec and its whole input, without network."),
+    "doctor": ("doctor", "Look at all that a job needs: ok, warn or fail, each with its mend."),
     "trial": ("trial", "Try a few items for real; the results are kept."),
     "submit": ("submit", "Register a job, try it, and run it to the end."),
     "status": ("status", "Show where a job stands."),
@@ -31,10 +33,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("show", "Show one item with all its attempts."),
     "retry-failed": ("retry_failed", "Send failed items again."),
     "reconcile": ("reconcile", "Settle items in doubt."),
+    "pause": ("pause", "Stop sending for now; resume goes on."),
+    "set": ("set", "Change a job's limits while it runs."),
     "cancel": ("cancel", "Cancel what was not sent yet."),
     "export": ("export", "Write the outputs anew from the ledger."),
+    "worker": ("worker", "Work on the jobs of a broker, with others."),
+    "purge": ("purge", "Delete a job's prompts and answers; keep counts and money."),
     "mock-server": ("mock_server", "Serve a mock endpoint to try things against."),
-    "db": ("db", "Check or upgrade the ledger's schema."),
+    "db": ("db", "Check, upgrade or move the ledger's database."),
+    "config": ("config", "Show every setting, and where its value came from."),
+    "completion": ("completion", "Print the completion script of a shell."),
+    "schema": ("schema", "Print JSON Schemas: of the spec, of every --json object."),
 }
 
 
@@ -97,6 +106,30 @@ def _stopped(context: Context, stop: BaseException) -> int:
     return exit_code
 
 
+def _show_usage(context: Context, error: click.ClickException) -> None:
+    if not context.json:
+        error.show()
+        return
+    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "batchrun"
+    say_error(context, error.format_message(), kind="usage", exit_code=2, hint=f"{where} -h")
+
+
+def _refused(context: Context, error: BatchrunError) -> int:
+    from batchrun.cli.names import explained
+
+    error = explained(context, error)
+    say_error(
+        context,
+        error.message,
+        kind=error.kind,
+        exit_code=error.exit_code,
+        hint=error.hint,
+        faults=getattr(error, "faults", ()),
+        total=getattr(error, "total", 0),
+    )
+    return error.exit_code
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code (UX.md). Deliberate errors are said in words, never as a traceback."""
     logging.basicConfig(level=logging.WARNING, handlers=[logging.NullHandler()])
@@ -109,21 +142,12 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        error.show() if not context.json else say_error(context, error.format_message(), kind="usage", exit_code=2)
+        _show_usage(context, error)
         return 2
     except (click.Abort, KeyboardInterrupt) as stop:
         return _stopped(context, stop)
     except BatchrunError as error:
-        say_error(
-            context,
-            error.message,
-            kind=error.kind,
-            exit_code=error.exit_code,
-            hint=error.hint,
-            faults=getattr(error, "faults", ()),
-            total=getattr(error, "total", 0),
-        )
-        return error.exit_code
+        return _refused(context, error)
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in _STDOUT_TROUBLE:
             return _without_stdout(error)

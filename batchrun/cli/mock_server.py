@@ -76,7 +76,7 @@ def command(context: Context, model: str | None, **settings: Any) -> int:
     try:
         config = MockConfig(**settings)
     except ValueError as error:
-        raise UsageFault(str(error)) from None
+        raise UsageFault(str(error), hint="batchrun mock-server -h says what each option takes") from None
 
     def ready(host: str, port: int) -> None:
         base_url = f"http://{host}:{port}/v1"

@@ -5,20 +5,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchrun.cli.context import Context
+from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
 from batchrun.cli.say import ask, dollars, emit, next_lines, put, rfc3339, say
 from batchrun.errors import UsageFault
 
 if TYPE_CHECKING:
+    from batchrun.ledger.jobs import Job
     from batchrun.runner.reconcile import Doubt
 
 LISTED = 20
 
 
 @make_command("batchrun reconcile batch-001 --retry")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option("--retry", is_flag=True, help="Send them again: each may be billed a second time.")
 @click.option("--fail", is_flag=True, help="Give them up.")
 @click.option("--item", "items", multiple=True, help="Only this item; may be given several times.")
@@ -30,13 +31,16 @@ def command(
     """Settle items in doubt: their requests left, or may have, and no answer is known. Without a flag: list them."""
     from batchrun.runner.control import close_if_over
     from batchrun.runner.hold import sweep_all, working
+    from batchrun.runner.purged import SEND, refuse_purged
     from batchrun.runner.reconcile import fail_doubts, list_doubts
     from batchrun.runner.resume import change_of_mind
     from batchrun.runner.retry import greatest_cost, send_again
     from batchrun.runner.standing import read_standing
 
     if retry and fail:
-        raise UsageFault("--retry and --fail exclude each other")
+        raise UsageFault(
+            "--retry and --fail exclude each other: an item is sent again or given up", hint="choose one of them"
+        )
     with context.house() as house:
         gear = house.gear()
         concurrency = read_standing(house.ledger, job).job.concurrency
@@ -45,6 +49,8 @@ def command(
             if any(sweep_all(house.ledger, gear, worker).adopted.values()):
                 close_if_over(house.ledger, job, worker, gear)
             found, doubts = list_doubts(house.ledger, job, custom_ids=items)
+            if retry:
+                refuse_purged(found, SEND)
             chosen = [doubt.item for doubt in doubts]
             applied = 0
             if doubts and not dry_run and (retry or fail):
@@ -61,7 +67,7 @@ def command(
             if applied and not (retry and no_run):
                 arrival = perform(context, house, job, worker=worker, prepare=change_of_mind(house.ledger))
                 return show_arrival(context, arrival)
-    return _report(context, job, doubts, applied=applied, dry_run=dry_run)
+    return _report(context, found, doubts, applied=applied, dry_run=dry_run)
 
 
 def _doubt_lines(doubts: "Sequence[Doubt]") -> list[str]:
@@ -71,14 +77,16 @@ def _doubt_lines(doubts: "Sequence[Doubt]") -> list[str]:
         at = f"sent {rfc3339(doubt.sent_at)}" if doubt.sent_at else "not known whether sent"
         cost = "" if doubt.possible_pusd is None else f"  at most {dollars(doubt.possible_pusd)}"
         line = f"    {doubt.item.custom_id}  {doubt.attempt_id}  {at}{cost}"
-        groups.setdefault(f"  {doubt.item.cause}: {doubt.item.message}", []).append(line)
+        known = f"  {doubt.item.cause}" + (f": {doubt.item.message}" if doubt.item.message else "")
+        groups.setdefault(known, []).append(line)
     lines = [line for known, listed in groups.items() for line in (known, *listed)]
     if len(doubts) > LISTED:
         lines.append(f"    ... and {len(doubts) - LISTED:,} more (--json lists all)")
     return lines
 
 
-def _report(context: Context, job: str, doubts: "Sequence[Doubt]", *, applied: int, dry_run: bool) -> int:
+def _report(context: Context, found: "Job", doubts: "Sequence[Doubt]", *, applied: int, dry_run: bool) -> int:
+    job = found.task_id
     if context.json:
         listed = [
             {
@@ -103,6 +111,7 @@ def _report(context: Context, job: str, doubts: "Sequence[Doubt]", *, applied: i
     for line in _doubt_lines(doubts):
         put(line)
     following = [f"batchrun reconcile {job} --retry (may bill twice)", f"batchrun reconcile {job} --fail"]
+    following = following[1:] if found.is_purged else following
     for line in next_lines([f"batchrun resume {job}"] if applied else following):
         put(line)
     return 0

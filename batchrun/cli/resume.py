@@ -4,16 +4,17 @@ from decimal import Decimal
 
 import click
 
-from batchrun.cli.context import Context
+from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
+from batchrun.cli.money import Money
 from batchrun.cli.performing import perform, show_arrival
+from batchrun.cli.registering import take_changes
 from batchrun.cli.say import say
 from batchrun.cli.standing import counts_text
-from batchrun.cli.submit import Money, take_changes
 
 
 @make_command("batchrun resume batch-001")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
 @click.option("--cancelled", is_flag=True, help="Cancelled items too.")
 @click.option("--max-cost", type=Money(), help="A new limit on the job's cost.")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchrun.cli.context import Context
+from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
 from batchrun.cli.say import ask, dollars, emit, put, say
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @make_command("batchrun retry-failed batch-001 --cause rate_limited")
-@click.argument("job")
+@click.argument("job", type=JOB)
 @click.option("--cause", "causes", multiple=True, help="Only this cause; may be given several times.")
 @click.option("--item", "items", multiple=True, help="Only this item; may be given several times.")
 @click.option("--all", "everything", is_flag=True, help="Permanent failures and given-up items too.")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,27 +11,34 @@ from typing import Any
 import click
 
 from batchrun.cli.context import Context
+from batchrun.cli.streams import size_of
+from batchrun.core.printable import columns_taken, visible
 from batchrun.errors import Fault
 
 SCHEMA = "batchrun/1"
-_LABEL = re.compile(r"\s*\S+\s{2,}")
+_LABEL = re.compile(r"\s*\S+\s{2,}|\s+\S+ \S+\s{2,}")
 
 
 def say(context: Context, text: str) -> None:
-    """Tell the person something on stderr, unless they want quiet."""
+    """Tell the person something on stderr, unless they want quiet. No terminal obeys what others wrote in it."""
     if not context.quiet:
         with suppress(OSError):  # talk is for whoever listens: a closed pipe must not end a run
-            click.echo(fold(text, columns_of(sys.stderr)), err=True)
+            click.echo(fold(visible(text), columns_of(sys.stderr)), err=True)
 
 
 def put(text: str) -> None:
-    """Print a line of what was asked for on stdout."""
-    click.echo(fold(text, columns_of(sys.stdout)))
+    """Print a line of what was asked for on stdout. No terminal obeys what others wrote in it."""
+    click.echo(fold(visible(text), columns_of(sys.stdout)))
+
+
+def put_whole(text: str) -> None:
+    """Print a text of others on stdout as it is, unfolded, but for what a terminal would obey or hide."""
+    click.echo(visible(text))
 
 
 def columns_of(stream: Any) -> int | None:
     """Return how wide the terminal behind a stream is; None where there is none, and nothing is to be folded."""
-    return shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
+    return size_of(stream).columns if stream is not None and stream.isatty() else None
 
 
 def fold(text: str, columns: int | None) -> str:
@@ -44,13 +50,18 @@ def fold(text: str, columns: int | None) -> str:
 
 
 def _fold_line(line: str, columns: int) -> str:
-    if len(line) <= columns:
+    if columns_taken(line) <= columns:
         return line
-    import textwrap
-
     label = _LABEL.match(line)
-    indent = label.end() if label and label.end() < columns // 2 else len(line) - len(line.lstrip()) + 2
-    return textwrap.fill(line, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    lead = len(line) - len(line.lstrip())
+    indent = label.end() if label and label.end() < columns // 2 else lead + 2
+    folded = [line[:lead]]
+    for word in re.findall(r"\S+\s*", line[lead:]):
+        if folded[-1].strip() and columns_taken(folded[-1] + word.rstrip()) > columns:
+            folded[-1] = folded[-1].rstrip()
+            folded.append(" " * indent)
+        folded[-1] += word
+    return "\n".join(folded).rstrip()
 
 
 def next_lines(commands: Sequence[str]) -> list[str]:
@@ -60,7 +71,12 @@ def next_lines(commands: Sequence[str]) -> list[str]:
 
 def emit(kind: str, values: Mapping[str, Any]) -> None:
     """Print a command's one JSON object."""
-    click.echo(json.dumps({"schema": SCHEMA, "kind": kind, **values}, ensure_ascii=False, default=str))
+    click.echo(_dumped({"schema": SCHEMA, "kind": kind, **values}))
+
+
+def _dumped(value: Mapping[str, Any]) -> str:
+    """Write JSON for scripts that a terminal can show as well: what it would obey is escaped, and means the same."""
+    return visible(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def say_error(
@@ -79,18 +95,19 @@ def say_error(
         if faults:
             error["faults"] = [{"where": fault.where, "what": fault.what, "hint": fault.hint} for fault in faults]
             error["total"] = total
-        click.echo(json.dumps({"schema": SCHEMA, "error": error}, ensure_ascii=False))
+        click.echo(_dumped({"schema": SCHEMA, "error": error}))
         return
     columns = columns_of(sys.stderr)
     for fault in faults:
-        click.echo(fold(f"  {fault}", columns), err=True)
+        click.echo(fold(visible(f"  {fault}"), columns), err=True)
         if fault.hint:
-            click.echo(fold(f"    hint: {fault.hint}", columns), err=True)
+            click.echo(fold(visible(f"    hint: {fault.hint}"), columns), err=True)
     if total > len(faults):
-        click.echo(f"  ... and {total - len(faults):,} more", err=True)
-    click.echo(fold(f"error: {message}", columns), err=True)
+        more = f"  ... and {total - len(faults):,} more: `batchrun validate` lists them with --max-errors {total}"
+        click.echo(fold(more, columns), err=True)
+    click.echo(fold(visible(f"error: {message}"), columns), err=True)
     if hint:
-        click.echo(fold(f"  try: {hint}", columns), err=True)
+        click.echo(fold(visible(f"  try: {hint}"), columns), err=True)
 
 
 def say_unexpected(context: Context, error: Exception) -> None:

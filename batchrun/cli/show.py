@@ -1,74 +1,164 @@
 """`batchrun show`."""
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from batchrun.cli.context import Context
+from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
-from batchrun.cli.say import dollars, duration, emit, put, rfc3339
+from batchrun.cli.say import dollars, duration, emit, next_lines, put, put_whole, rfc3339
+from batchrun.core.printable import clip, one_line
+
+CUT_AT = 300  # characters of a prompt or an answer that are shown without being asked for
+BILLED = {"yes": "billed", "perhaps": "possibly billed", "no": "not billed"}
+RELEASED = "released"  # claimed ahead and given back
+OUTCOMES = {"intent": "under way", "not_sent": "not sent"}
 
 
-@make_command("batchrun show batch-001 ticket-0007")
-@click.argument("job")
+@make_command("batchrun show batch-001 ticket-007")
+@click.argument("job", type=JOB)
 @click.argument("item")
-@click.option("--request", "with_request", is_flag=True, help="The request's body too.")
-@click.option("--response", "with_response", is_flag=True, help="The raw answers too.")
-def command(context: Context, job: str, item: str, with_request: bool, with_response: bool) -> int:
+@click.option("--request", "with_request", is_flag=True, help="The request's whole body.")
+@click.option("--response", "with_response", is_flag=True, help="The whole bodies that came back.")
+@click.option("--full", is_flag=True, help="Both.")
+def command(context: Context, job: str, item: str, with_request: bool, with_response: bool, full: bool) -> int:
     """Show one item with all its attempts: when, how long, what came, and whether it was billed."""
     from batchrun.runner.show import show_item
 
+    with_request, with_response = with_request or full, with_response or full
     with context.ledger() as ledger:
         shown = show_item(ledger, job, item)
     if context.json:
         emit("item", _json(shown, with_request=with_request, with_response=with_response))
         return 0
-    put(f"{shown['custom_id']}  {shown['state'].replace('_', ' ')}  (input line {shown['line_no']}, {shown['model']})")
-    attempts = shown["attempts"]
-    if shown["message"] and not (attempts and attempts[-1]["message"] == shown["message"]):
-        put(f"  {shown['cause']}: {shown['message']}")
-    if shown["note"]:
-        put(f"  note: {shown['note']}")
-    for number, attempt in enumerate(attempts, start=1):
-        for line in _attempt_lines(number, attempt):
+    for line in _head(shown):
+        put(line)
+    for attempt in shown["attempts"]:
+        for line in _attempt_lines(attempt):
             put(line)
         if with_response and attempt["raw"]:
-            click.echo(f"     {attempt['raw'].decode('utf-8', 'replace')}")
+            put_whole(f"     {attempt['raw'].decode('utf-8', 'replace')}")
+        if attempt["waited_s"] is not None:
+            put(f"     waited {duration(attempt['waited_s'])}")
+    for line in _contents(shown, with_request=with_request, with_response=with_response):
+        put(line)
     if with_request and shown["body"]:
-        click.echo(f"  request  POST {shown['path']}\n     {shown['body'].decode('utf-8', 'replace')}")
+        put_whole(shown["body"].decode("utf-8", "replace"))
+    for line in _what_next(shown):
+        put(line)
     return 0
 
 
-_BILLED = {"certain": "billed", "possible": "possibly billed", "none": "not billed"}
+def _head(shown: dict[str, Any]) -> Iterator[str]:
+    line = f"input line {shown['line_no']:,}, {one_line(shown['model'] or 'no model')}"
+    yield f"{one_line(shown['custom_id'])}  {shown['state'].replace('_', ' ')}  ({line})"
+    attempts = shown["attempts"]
+    if shown["message"] and not (attempts and attempts[-1]["message"] == shown["message"]):
+        yield f"  {shown['cause']}: {one_line(shown['message'])}"
+    if shown["note"] and shown["note"] != shown["message"]:
+        yield f"  note: {one_line(shown['note'])}"
 
 
-def _attempt_lines(number: int, attempt: dict[str, Any]) -> list[str]:
-    at = rfc3339(attempt["sent_at"] or attempt["claimed_at"])
-    what = [attempt["state"].replace("_", " ")]
-    if attempt["http_status"]:
-        what.append(f"HTTP {attempt['http_status']}")
+# -- attempts ---------------------------------------------------------------------------------------------------------
+
+
+def _attempt_lines(attempt: dict[str, Any]) -> Iterator[str]:
+    at = datetime.fromtimestamp(attempt["sent_at"] or attempt["claimed_at"], UTC)
+    when = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    status = f"HTTP {attempt['http_status']}, " if attempt["http_status"] else ""
+    outcome = OUTCOMES.get(attempt["state"], attempt["state"])
+    yield f"  {attempt['no']}  {when}  {duration(attempt['duration_s'])}  {outcome}, {status}{_bill(attempt)}"
+    if attempt["cause"] == RELEASED:
+        yield "     given back before it was sent"
+    elif attempt["cause"]:
+        yield f"     {attempt['cause']}" + (f": {one_line(attempt['message'])}" if attempt["message"] else "")
+    if facts := ", ".join(_facts(attempt)):
+        yield f"     {facts}"
+    superseded = "" if attempt["is_current"] else f", of revision {attempt['revision']} (superseded)"
+    yield f"     {attempt['attempt_id']} -> {attempt['endpoint']}{superseded}"
+
+
+def _bill(attempt: dict[str, Any]) -> str:
+    words = BILLED[attempt["billed"]]
+    if attempt["cost_pusd"]:
+        return f"{words} {dollars(attempt['cost_pusd'])}"
+    most = attempt["reserved_pusd"]
+    return f"{words} (at most {dollars(most)})" if most and attempt["billed"] == "perhaps" else words
+
+
+def _facts(attempt: dict[str, Any]) -> Iterator[str]:
     if attempt["finish_reason"]:
-        what.append(f"finish_reason {attempt['finish_reason']}")
+        yield f"finish_reason {one_line(attempt['finish_reason'])}"
     if attempt["completion_tokens"] is not None:
-        what.append(f"{attempt['prompt_tokens']} in / {attempt['completion_tokens']} out tokens")
-    cost = f" {dollars(attempt['cost_pusd'])}" if attempt["cost_pusd"] else ""
-    what.append(_BILLED[attempt["charge"]] + cost)
-    lines = [f"  {number}  {at}  {duration(attempt['duration_s'])}  {', '.join(what)}"]
-    if attempt["cause"]:
-        lines.append(f"     {attempt['cause']}" + (f": {attempt['message']}" if attempt["message"] else ""))
-    return [*lines, f"     {attempt['attempt_id']} -> {attempt['endpoint']}"]
+        yield f"{attempt['prompt_tokens']} in / {attempt['completion_tokens']} out tokens"
+    if attempt["warning"]:
+        yield f"worth a look: {attempt['warning']}"
+
+
+# -- request and answer -----------------------------------------------------------------------------------------------
+
+
+def _contents(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> Iterator[str]:
+    """Return the request and the answer in a few lines each, as far as they are not shown whole."""
+    from batchrun.core.answer_view import view_answer
+    from batchrun.core.request_view import limits_words, prompt_words, read_request
+    from batchrun.runner.purged import purged_when
+    from batchrun.runner.show import telling_answer
+
+    job = shown["job"]
+    if job.is_purged:
+        yield f"  its request and answers were purged {purged_when(job)}"
+        return
+    if body := shown["body"]:
+        request = read_request(body)
+        limits = limits_words(request)
+        yield f"  request   POST {shown['path']}, {len(body):,} bytes" + (f", {limits}" if limits else "")
+        if not with_request:
+            yield f"            {_cut(prompt_words(request))}"
+    if (raw := telling_answer(shown)) and not with_response:
+        view = view_answer(raw)
+        words = view.words if view else raw.decode("utf-8", "replace")
+        yield f"  {'answer' if view else 'body':<8}  {_cut(words)}"
+
+
+def _cut(words: str) -> str:
+    line = one_line(words)
+    return line if len(line) <= CUT_AT else f"{clip(line, CUT_AT)} (cut: --full shows it whole)"
+
+
+def _what_next(shown: dict[str, Any]) -> Iterator[str]:
+    """Say what can be done about an item that stopped."""
+    from batchrun.core.states import ItemState
+    from batchrun.runner.hints import Seen, hint_for
+
+    state = ItemState(shown["state"])
+    if state in (ItemState.FAILED, ItemState.IN_DOUBT, ItemState.REJECTED):
+        hint = hint_for(shown["job"], shown["cause"], state, Seen(shown["message"]))
+        yield f"  do        {hint.words}"
+        yield from next_lines(hint.command.split(" && "))
+
+
+# -- for scripts ------------------------------------------------------------------------------------------------------
 
 
 def _json(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> dict[str, Any]:
+    from batchrun.core.prices import usd
+
     attempts = []
     for attempt in shown["attempts"]:
         values = {
             name: attempt[name]
             for name in (
-                "attempt_id", "state", "endpoint", "duration_s", "http_status", "cause", "message", "finish_reason",
-                "warning", "prompt_tokens", "completion_tokens", "charge", "request_id", "response_id", "worker",
+                "no", "attempt_id", "state", "endpoint", "duration_s", "waited_s", "http_status", "cause", "message",
+                "finish_reason", "warning", "prompt_tokens", "completion_tokens", "charge", "billed", "request_id",
+                "response_id", "worker", "revision",
             )
         }  # fmt: skip
+        cost, kept = attempt["cost_pusd"], attempt["reserved_pusd"]
+        values["cost_usd"] = None if cost is None else usd(cost)
+        values["possible_usd"] = usd(kept) if kept and attempt["billed"] == "perhaps" else None
         values |= {
             name: rfc3339(attempt[name]) for name in ("queued_at", "claimed_at", "sent_at", "first_byte_at", "ended_at")
         }
@@ -77,6 +167,7 @@ def _json(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> 
         attempts.append(values)
     names = ("custom_id", "line_no", "state", "model", "cause", "message", "note", "revision", "consents", "path")
     values = {name: shown[name] for name in names} | {"attempts": attempts}
+    values["purged_at"] = rfc3339(shown["job"].purged_at)
     if with_request:
         values["request"] = None if shown["body"] is None else shown["body"].decode("utf-8", "replace")
     return values

@@ -47,6 +47,7 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
             "e2el_p50_s": standing.e2el_p50_s,
             "e2el_p95_s": standing.e2el_p95_s,
             "items_per_s": standing.items_per_s,
+            "tokens_per_s": standing.tokens_per_s,
             "active_s": round(standing.active_s, 3),
         },
         "holder": None if standing.holder is None else standing.holder | {"has_died": standing.has_died},
@@ -55,26 +56,52 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
         "created_at": rfc3339(job.created_at),
         "started_at": rfc3339(job.started_at),
         "ended_at": rfc3339(job.ended_at),
+        "purge_began_at": rfc3339(job.purge_began_at),
+        "purged_at": rfc3339(job.purged_at),
         "exit_code": standing.exit_code,
     }
 
 
 def standing_text(standing: "Standing") -> list[str]:
     """Return what `status` prints: what is done, what it cost, and what to type next."""
-    return [_head(standing, _verb(standing)), *_details(standing), *next_lines(next_commands(standing))]
+    lines = [_head(standing, _verb(standing)), *_written(standing)]
+    return [*lines, *_details(standing), *next_lines(next_commands(standing))]
 
 
 def arrival_text(arrival: "Arrival") -> list[str]:
     """Return what a command prints when a job has come to its end, or has stopped on the way."""
+    from batchrun.runner.ends import EndKind
+
     standing, end = arrival.standing, arrival.end
-    is_stopped = end is not None and end.signal is not None
+    is_stopped = end is not None and end.signal is not None and end.kind is not EndKind.LEFT
     lines = [_head(standing, "stopped" if is_stopped else _verb(standing))]
-    if arrival.outputs is not None:
-        out = arrival.outputs
-        lines.append(f"  output    {short(out.output)} ({out.output_lines:,} lines, input order)")
-        if out.error_lines:
-            lines.append(f"  errors    {short(out.errors)} ({out.error_lines:,} {_plural('line', out.error_lines)})")
-    return [*lines, *_details(standing), *next_lines(next_commands(standing))]
+    if (out := arrival.outputs) is not None:
+        lines += _files(out.output, out.output_lines, out.errors, out.error_lines)
+    else:
+        lines += _written(standing)
+    commands = [f"batchrun resume {standing.job.task_id}"] if is_stopped else next_commands(standing)
+    return [*lines, *_details(standing), *next_lines(commands)]
+
+
+def _written(standing: "Standing") -> list[str]:
+    """Say where the outputs of a job that has ended are; nothing where they have been moved away."""
+    import os
+
+    from batchrun.core.states import ItemState, JobState
+
+    job = standing.job
+    output, errors = job.spec["output_file"], job.spec["error_file"]
+    if job.state not in (JobState.COMPLETED, JobState.CANCELLED) or not os.path.exists(output):
+        return []
+    completed = standing.counts[ItemState.COMPLETED]
+    return _files(output, completed, errors, job.total - completed)
+
+
+def _files(output: object, output_lines: int, errors: object, error_lines: int) -> list[str]:
+    lines = [f"  output    {short(output)} ({output_lines:,} {_plural('line', output_lines)}, input order)"]
+    if error_lines:
+        lines.append(f"  errors    {short(errors)} ({error_lines:,} {_plural('line', error_lines)})")
+    return lines
 
 
 def _verb(standing: "Standing") -> str:
@@ -104,7 +131,28 @@ def _details(standing: "Standing") -> list[str]:
         lines.append(f"  its process ({standing.performer}) has died; every answer is in the ledger")
     elif standing.holder is not None:
         lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
-    return [*lines, *money_text(standing), *warning_text(standing)]
+        lines += _pace(standing)
+    return [*lines, *money_text(standing), *warning_text(standing), *_purge_text(standing)]
+
+
+def _purge_text(standing: "Standing") -> list[str]:
+    """Say that the prompts and answers are gone, and since when."""
+    from batchrun.runner.purged import purged_when
+
+    job = standing.job
+    if not job.is_purged:
+        return []
+    if job.purged_at is None:
+        return [f"  purge     begun {purged_when(job)} and not ended: `batchrun purge {job.task_id}` goes on with it"]
+    return [f"  purged    {purged_when(job)}: prompts and answers are deleted, counts and money kept"]
+
+
+def _pace(standing: "Standing") -> list[str]:
+    """Return how quick it is, as its process said last."""
+    if standing.items_per_s is None or standing.e2el_p50_s is None:
+        return []
+    latency = f"p50 {duration(standing.e2el_p50_s)}, p95 {duration(standing.e2el_p95_s)}"
+    return [f"  speed     {standing.items_per_s:,.1f} items/s, {standing.tokens_per_s or 0:,.0f} tokens/s; {latency}"]
 
 
 def short(path: object) -> str:
@@ -176,10 +224,15 @@ def next_commands(standing: "Standing") -> list[str]:
     job, counts = standing.job, standing.counts
     name = job.task_id
     if job.state in (JobState.PAUSED, JobState.FINALIZING):
-        return [f"batchrun resume {name}"] + ([f"batchrun failures {name}"] if counts[ItemState.FAILED] else [])
+        going_on = standing.hint.command if standing.hint else f"batchrun resume {name}"
+        return [going_on] + ([f"batchrun failures {name}"] if counts[ItemState.FAILED] else [])
     if job.state in (JobState.IN_PROGRESS, JobState.CANCELLING):
         is_performed = standing.holder is not None and not standing.has_died
         return [f"batchrun status {name} -w" if is_performed else f"batchrun resume {name}"]
+    if job.is_purged:
+        if job.purged_at is None:
+            return [f"batchrun purge {name}"]
+        return [f"batchrun reconcile {name} --fail" if counts[ItemState.IN_DOUBT] else f"batchrun show {name} ITEM"]
     following = []
     if counts[ItemState.FAILED]:
         following += [f"batchrun failures {name}", f"batchrun retry-failed {name}"]

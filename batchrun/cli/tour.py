@@ -45,6 +45,9 @@ class TourFault(BatchrunError):
 
     kind = "demo"
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="the lines above say what went wrong; batchrun demo tries it once more")
+
 
 @dataclass
 class EndpointLog:

@@ -105,52 +105,64 @@ class Evidence:
     raw: bytes | None = field(default=None, repr=False)  # the body as it came (decompressed)
 
 
+class Kind(StrEnum):
+    """What kind of failure a cause is: whether the same request may do better, and who can mend it."""
+
+    PERMANENT = "permanent"  # the same request will fail the same way again
+    TRANSIENT = "transient"  # it may pass by itself, or after something outside the request was mended
+    DOUBTFUL = "doubtful"  # nobody here can know whether the work was done and billed
+    OURS = "ours"  # this side ended it: a process that died or was stopped, a full disk, a person's decision
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A failure's name for scripts, and what a user can do about it."""
+    """A failure's name for scripts, and what a user can do about it in any job (`runner/hints` knows the job's own)."""
 
     name: str
-    is_permanent: bool  # the same request will fail the same way again
+    kind: Kind
     hint: str
+
+    @property
+    def is_permanent(self) -> bool:
+        """True where `retry-failed` leaves the item alone: it would fail again, or somebody gave it up."""
+        return self.kind is Kind.PERMANENT or self.name == "given_up"
 
 
 CAUSES: dict[str, Cause] = {
     cause.name: cause
     for cause in (
-        Cause("connect", False, "start the endpoint or correct OPENAI_BASE_URL"),
-        Cause("dns", False, "correct the host name in OPENAI_BASE_URL"),
-        Cause("tls", False, "use http:// for a plain endpoint, or trust its certificate (SSL_CERT_FILE)"),
-        Cause("connect_timeout", False, "check the address and the network"),
-        Cause("timeout", False, "raise timeout_s, lower max_tokens or concurrency; settle with `batchrun reconcile`"),
-        Cause("connection_lost", False, "look at the endpoint's own log; settle with `batchrun reconcile`"),
-        Cause("cut_body", False, "look at proxies between here and the endpoint; settle with `batchrun reconcile`"),
-        Cause("aborted", False, "settle with `batchrun reconcile`"),
-        Cause(
-            "worker_lost", False, "a worker died while this request may have been out; settle with `batchrun reconcile`"
-        ),
-        Cause("gateway_error", False, "the upstream may have done the work; settle with `batchrun reconcile`"),
-        Cause("server_error", False, "look at the endpoint's own log, then `batchrun retry-failed`"),
-        Cause("overloaded", False, "lower concurrency, then `batchrun retry-failed`"),
-        Cause("rate_limited", False, "lower concurrency, then `batchrun retry-failed`"),
-        Cause("quota", False, "settle billing with the provider, then `batchrun resume`"),
-        Cause("auth", False, "set a valid key in OPENAI_API_KEY, then `batchrun resume`"),
-        Cause("forbidden", False, "ask for access to this model or use another key"),
-        Cause("model_not_found", False, "name a model that the endpoint serves"),
-        Cause("route_not_found", False, "correct OPENAI_BASE_URL or the spec's `endpoint`"),
-        Cause("redirect", False, "set OPENAI_BASE_URL to the address the endpoint redirects to"),
-        Cause("context_length", True, "shorten the prompt or lower max_tokens"),
-        Cause("content_filter", True, "the provider's filter refused this prompt"),
-        Cause("too_large", True, "make the request smaller"),
-        Cause("bad_request", True, "correct the request's fields"),
-        Cause("conflict", False, "look at the message, then `batchrun retry-failed`"),
-        Cause("html", False, "OPENAI_BASE_URL answers with a web page: is it the API's address?"),
-        Cause("error_in_answer", False, "look at the message, then `batchrun retry-failed`"),
-        Cause("bad_json", False, "look at the raw answer with `batchrun show`, then `batchrun retry-failed`"),
-        Cause("no_choices", False, "look at the raw answer with `batchrun show`, then `batchrun retry-failed`"),
-        Cause("given_up", True, "you gave this item up; `batchrun retry-failed --all` sends it again"),
-        Cause(
-            "no_space", False, "an answer came and could not be kept: free disk space; settle with `batchrun reconcile`"
-        ),
-        Cause("over_budget", False, "raise max_cost_usd, then `batchrun resume`"),
+        Cause("connect", Kind.TRANSIENT, "start the endpoint or correct OPENAI_BASE_URL"),
+        Cause("dns", Kind.TRANSIENT, "correct the host name in OPENAI_BASE_URL"),
+        Cause("tls", Kind.TRANSIENT, "use http:// for a plain endpoint, or trust its certificate (SSL_CERT_FILE)"),
+        Cause("connect_timeout", Kind.TRANSIENT, "check the address and the network"),
+        Cause("timeout", Kind.DOUBTFUL, "raise timeout_s, or lower concurrency or max_tokens"),
+        Cause("connection_lost", Kind.DOUBTFUL, "look at the endpoint's own log: it may have restarted"),
+        Cause("cut_body", Kind.DOUBTFUL, "look at proxies between here and the endpoint: one of them cuts answers"),
+        Cause("gateway_error", Kind.DOUBTFUL, "look at the gateway's log: the upstream may have done the work"),
+        Cause("aborted", Kind.OURS, "you stopped it while its request was out"),
+        Cause("worker_lost", Kind.OURS, "a process of batchrun died while this request may have been out"),
+        Cause("no_space", Kind.OURS, "an answer came and could not be kept: free disk space"),
+        Cause("given_up", Kind.OURS, "it was given up while in doubt; only --all sends it again"),
+        Cause("over_budget", Kind.OURS, "raise max_cost_usd"),
+        Cause("server_error", Kind.TRANSIENT, "look at the endpoint's own log"),
+        Cause("overloaded", Kind.TRANSIENT, "lower concurrency"),
+        Cause("rate_limited", Kind.TRANSIENT, "lower concurrency"),
+        Cause("quota", Kind.TRANSIENT, "settle billing with the provider"),
+        Cause("auth", Kind.TRANSIENT, "set a valid key in OPENAI_API_KEY"),
+        Cause("forbidden", Kind.TRANSIENT, "ask for access to this model, or use another key"),
+        Cause("model_not_found", Kind.TRANSIENT, "name a model that the endpoint serves"),
+        Cause("route_not_found", Kind.TRANSIENT, "correct OPENAI_BASE_URL or the spec's `endpoint`"),
+        Cause("redirect", Kind.TRANSIENT, "set OPENAI_BASE_URL to the address the endpoint redirects to"),
+        Cause("context_length", Kind.PERMANENT, "shorten the prompt, or lower its max_tokens"),
+        Cause("content_filter", Kind.PERMANENT, "change the prompt: the provider's filter refused it"),
+        Cause("too_large", Kind.PERMANENT, "make the request smaller"),
+        Cause("too_large_for_tpm", Kind.PERMANENT, "raise tpm, or lower this item's max_tokens"),
+        Cause("bad_request", Kind.PERMANENT, "correct the request's fields"),
+        Cause("rejected", Kind.PERMANENT, "mend the line"),
+        Cause("conflict", Kind.TRANSIENT, "look at the endpoint's words: another request is in its way"),
+        Cause("html", Kind.TRANSIENT, "OPENAI_BASE_URL answers with a web page: is it the API's address?"),
+        Cause("error_in_answer", Kind.TRANSIENT, "look at the endpoint's words"),
+        Cause("bad_json", Kind.TRANSIENT, "look at the raw answer with `batchrun show JOB ITEM --response`"),
+        Cause("no_choices", Kind.TRANSIENT, "look at the raw answer with `batchrun show JOB ITEM --response`"),
     )
 }

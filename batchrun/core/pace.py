@@ -35,6 +35,12 @@ class Pace:
             self._ramp_left = self.concurrency
         return wait_s
 
+    def wait_until(self, moment: float) -> None:
+        """Hold back until a moment that somebody else was given."""
+        if moment > self.held_until:
+            self.held_until = moment
+            self._ramp_left = self.concurrency
+
     def restart(self) -> None:
         """Begin gently after the endpoint was away."""
         self.is_blocked = False
@@ -52,4 +58,4 @@ class Pace:
         if self._ramp_left <= 0:
             return 0.0
         self._ramp_left -= 1
-        return RAMP_S / self.concurrency * (0.5 + chance)
+        return RAMP_S / max(1, self.concurrency) * (0.5 + chance)

@@ -1,6 +1,8 @@
 """Money: prices per token and what an attempt costs, exactly, in picodollars (1 USD = 10**12 pUSD)."""
 
+import re
 from decimal import ROUND_CEILING, Decimal
+from math import isfinite
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -8,6 +10,7 @@ from batchrun.core.outcome import Usage
 
 PUSD = 10**12
 MOST_PUSD = 4 * 10**18  # 4 million USD: what one sum can be in a ledger of 64-bit integers
+_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")  # Decimal itself would take " 1_0 ", "1e3" and the digits of any script
 _PER_TOKEN = Decimal(PUSD) / 1_000_000
 
 
@@ -22,13 +25,16 @@ class Price(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _exact(cls, value: object) -> object:
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            try:
-                amount = Decimal(str(value))
-            except ArithmeticError:
-                return value
-            return amount if amount.is_finite() else value
-        return value
+        return exact_amount(value)
+
+
+def exact_amount(value: object) -> object:
+    """Turn a JSON number or a string of digits into a Decimal of just these; leave anything else to the check."""
+    if isinstance(value, str):
+        return Decimal(value) if _AMOUNT.fullmatch(value) else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+        return Decimal(str(value))
+    return value
 
 
 def cost_pusd(price: Price | None, *, prompt_tokens: int | None, completion_tokens: int | None) -> int | None:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any, NamedTuple
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
 from batchrun.core.line import CHAT, COMPLETIONS, NEEDED_FIELD, RESPONSES, LineFault, read_call, read_row, row_body
@@ -173,6 +173,16 @@ def _system_fields(path: str, body: dict[str, Any], system: str) -> dict[str, An
     if path == CHAT and not any(message["role"] in ("system", "developer") for message in body["messages"]):
         return {"messages": [{"role": "system", "content": system}, *body["messages"]]}
     return {}
+
+
+def most_tokens(path: str, body: bytes) -> int:
+    """Return about the most tokens that a request can use, prompt and answers together.
+
+    A token of a prompt has two bytes or more in all but made-up texts; answers are bounded by the request's own limit.
+    """
+    fields = from_json(body)
+    limit = _token_limit(fields) if path in _LIMIT_FIELD else None
+    return len(body) // 2 + (limit * _answer_count(path, fields, {}) if limit else 0)
 
 
 def _digest(seeds: dict[str, blake2b], path: str, content: bytes) -> bytes:

@@ -4,18 +4,22 @@ import difflib
 import json
 import re
 from decimal import Decimal
+from functools import lru_cache
+from math import isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from batchrun.core.prices import Price
+from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
+from batchrun.core.places import Path, Places
+from batchrun.core.prices import Price, exact_amount
 from batchrun.errors import BadInput, Fault
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 ENDPOINT_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 # Keys of the contract that a coming release honours. Accepting one now and doing nothing would be a lie.
-NOT_YET = ("rpm", "tpm", "order", "stream", "endpoints", "response_schema", "cache")
+NOT_YET = ("order", "stream", "endpoints", "response_schema", "cache")
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -69,8 +73,17 @@ class JobSpec(BaseModel):
         default=(), description="HTTP statuses of this endpoint that prove that nothing was billed"
     )
     trial: TrialSpec = Field(default_factory=TrialSpec, description="the trial: size, sample, seed, max_failed_share")
+    rpm: int | None = Field(default=None, ge=1, le=10_000_000, description="requests sent in any minute, at the most")
+    tpm: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000_000_000,
+        description="tokens used in any minute, prompts and answers, at the most",
+    )
     price: Price | None = Field(default=None, description="USD per million tokens")
-    max_cost_usd: Decimal | None = Field(default=None, gt=0, description="no send that could take the job above this")
+    max_cost_usd: Decimal | None = Field(
+        default=None, gt=0, le=1_000_000, description="no send that could take the job above this"
+    )
     error_file: str | None = Field(default=None, min_length=1, description="default: <output>.errors.jsonl")
     fail_on_error: float | None = Field(
         default=None, gt=0, description="stop at this share (below 1) or count of failed items"
@@ -95,7 +108,7 @@ class JobSpec(BaseModel):
     @field_validator("max_cost_usd", mode="before")
     @classmethod
     def _money(cls, value: object) -> object:
-        return money(value)
+        return exact_amount(value)
 
     @field_validator("task_id")
     @classmethod
@@ -120,17 +133,6 @@ class JobSpec(BaseModel):
         return value
 
 
-def money(value: object) -> object:
-    """Turn a JSON number or string into a Decimal of exactly its decimal digits; leave anything else to the check."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return value
-    try:
-        amount = Decimal(str(value))
-    except ArithmeticError:
-        return value
-    return amount if amount.is_finite() else value
-
-
 def parse_spec(text: str, *, where: str) -> JobSpec:
     """Read one spec.
 
@@ -149,37 +151,42 @@ def parse_spec(text: str, *, where: str) -> JobSpec:
 
 def check_spec(text: str, *, where: str) -> tuple[JobSpec | None, list[Fault], dict[str, Any]]:
     """Check one spec; return it (None when faulty), all its faults, and what could be read of it."""
-    faults: list[Fault] = []
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
-        for key, value in items:
-            if key in seen:
-                faults.append(Fault(place(where, text, key), f"{key!r} stands twice", "keep one of the two"))
-            seen[key] = value
-        return seen
-
     try:
-        raw = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=pairs, parse_constant=_no_constant)
+        raw = json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         return None, [_not_json(text, where, error)], {}
     except (ValueError, RecursionError) as error:
         return None, [Fault(where, f"is not a valid spec: {error}")], {}
     if not isinstance(raw, dict):
         return None, [Fault(where, f"must hold one JSON object, found {_kind(raw)}")], {}
+    places = _places_of(text)
     raw.pop("$schema", None)
+    faults = [
+        Fault(place(where, text, *path), f"{str(path[-1])!r} stands twice", "keep one of the two")
+        for path in places.repeated
+    ]
+    unreal = _unreal(where, text, places)
+    faults += unreal.values()
     faults += [_unknown_key(where, text, key) for key in raw if key not in JobSpec.model_fields]
     known = {key: value for key, value in raw.items() if key in JobSpec.model_fields}
     try:
         spec = JobSpec.model_validate(known)
     except ValidationError as error:
-        return None, faults + [_fault(where, text, dict(detail)) for detail in error.errors()], raw
+        found = [detail for detail in error.errors() if detail["loc"] not in unreal]
+        return None, faults + [_fault(where, text, dict(detail)) for detail in found], raw
     faults += _cross_faults(spec, where, text)
     return (None if faults else spec), faults, raw
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+def _unreal(where: str, text: str, places: Places) -> dict[Path, Fault]:
+    """Return the faults of numbers that are none: what Python writes and JSON does not have, and what is too large."""
+    faults = {}
+    for path, spot in places.spots.items():
+        if spot.text[0] in "-0123456789NI" and not isfinite(float(spot.text)):
+            what = f"{spot.text} is not JSON" if spot.text[-1].isalpha() else "is too large a number"
+            name = ".".join(map(str, path))
+            faults[path] = Fault(place(where, text, *path), f"{name!r}: {what}", "write a number that is one")
+    return faults
 
 
 def _not_json(text: str, where: str, error: json.JSONDecodeError) -> Fault:
@@ -216,14 +223,13 @@ def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
     path = [str(part) for part in detail["loc"]]
     key = path[0] if path else ""
     name = ".".join(path)
+    at = place(where, text, *detail["loc"])
     if detail["type"] == "missing":
-        hint = f'add "{name}"' if len(path) == 1 else None
-        return Fault(where if len(path) == 1 else place(where, text, key), f"{name!r} is missing", hint)
+        return Fault(at, f"{name!r} is missing", f'add "{path[-1]}"')
     if detail["type"] == "extra_forbidden":
-        return Fault(place(where, text, path[-1]), f"unknown key {name!r}")
+        return Fault(at, f"unknown key {name!r}")
     if detail["type"] == "string_unicode":
-        where = place(where, text, path[-1] if len(path) > 1 else key)
-        return Fault(where, f"{name!r} holds half of a surrogate pair", "take the escape \\ud... out")
+        return Fault(at, f"{name!r} holds half of a surrogate pair", "take the escape \\ud... out")
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input must be", "must be")
     seen = "" if key == "api_key_env" else f", found {_show(detail['input'])}"
@@ -232,7 +238,7 @@ def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
         hint = "adaptive concurrency is not available in this release: give a number"
     elif isinstance(detail["input"], str) and detail["input"].strip().isdecimal() and "integer" in message:
         hint = f"write {detail['input'].strip()} without quotes"
-    return Fault(place(where, text, path[-1] if len(path) > 1 else key), f"{name!r} {message}{seen}", hint)
+    return Fault(at, f"{name!r} {message}{seen}", hint)
 
 
 def _cross_faults(spec: JobSpec, where: str, text: str) -> list[Fault]:
@@ -251,16 +257,23 @@ def _cross_faults(spec: JobSpec, where: str, text: str) -> list[Fault]:
         faults.append(Fault(place(where, text, "system"), what, "put it into the prompts, or take it out"))
     for key in ("messages", "prompt", "input", "stream"):
         if key in spec.params:
-            faults.append(
-                Fault(place(where, text, key), f"'params.{key}' belongs into the input lines, not into the spec")
-            )
+            what = f"'params.{key}' belongs into the input lines, not into the spec"
+            faults.append(Fault(place(where, text, "params", key), what))
+    for key in spec.params:
+        if refused := client_options_among({key: None}):
+            faults.append(Fault(place(where, text, "params", key), refused, CLIENT_OPTIONS_HINT))
     return faults
 
 
-def place(where: str, text: str, key: str) -> str:
-    """Name the line on which `key` stands, as `sed -n` counts."""
-    found = re.search(r'"' + re.escape(json.dumps(key, ensure_ascii=False)[1:-1]) + r'"\s*:', text)
-    return where if found is None else f"{where} line {text.count(chr(10), 0, found.start()) + 1}"
+def place(where: str, text: str, *path: str | int) -> str:
+    """Name the line on which a key stands, as `sed -n` counts; where it is missing, that of what it is missing in."""
+    line_no = _places_of(text).line_of(*path)
+    return where if line_no is None else f"{where} line {line_no}"
+
+
+@lru_cache(maxsize=4)  # every fault of a text asks for the same
+def _places_of(text: str) -> Places:
+    return Places(text)
 
 
 def _kind(value: object) -> str:

@@ -157,14 +157,14 @@ JOB_MOVES: dict[str, JobMove] = {
             {_J.COMPLETED, _J.CANCELLED},
             _J.FINALIZING,
             "user, sweeper",
-            "a doubt was settled after the end: the outputs are written anew; what was cancelled stays so",
+            "a doubt was settled after the end: the outputs are written anew; what was cancelled stays so; not purged",
         ),
         _job(
             "reopen",
             {_J.COMPLETED, _J.CANCELLED, _J.FINALIZING},
             _J.IN_PROGRESS,
             "user",
-            "items became pending again: retry-failed, reconcile, resume --cancelled, --accept-changes",
+            "items became pending again: retry-failed, reconcile, resume --cancelled, --accept-changes; not purged",
         ),
     )
 }

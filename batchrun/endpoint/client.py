@@ -15,6 +15,7 @@ from batchrun.endpoint.breaks import StaleConnection, after_sending, before_send
 from batchrun.endpoint.decode import LARGEST_BYTES, decode
 from batchrun.endpoint.key import Mask
 from batchrun.endpoint.sdk import Client
+from batchrun.endpoint.wording import tidy
 
 KEEPALIVE_S = 4.0  # below the 5 s after which common servers (uvicorn, Node) drop an idle connection
 MOST_CONNECTIONS = 10_000  # never the narrow place: how many requests are out is the caller's to say
@@ -23,6 +24,7 @@ PARTIAL_BYTES = 65_536  # kept of an answer that broke off
 HEAD_BYTES = 65_536  # of one header line
 WHOLE_BYTES = 1_000_000  # a larger request body is handed over piece by piece
 PROBE_S = 5.0
+NAME_CHARS = 200  # of a model's name
 
 
 class Endpoint:
@@ -92,18 +94,22 @@ class Endpoint:
 
     async def is_reachable(self) -> bool:
         """Ask for the list of models, which is never billed: any HTTP reply counts."""
-        return await self._get("/v1/models") is not None
+        return isinstance(await self.get("/v1/models"), Reply)
 
     async def models(self) -> list[str] | None:
-        """Return the names of the models the endpoint lists, or None where it gives no such list."""
-        reply = await self._get("/v1/models")
-        if reply is None or reply.status != 200:
+        """Return the names of the models the endpoint lists, fit to be recorded; None where it gives no such list.
+
+        Listing is never billed, and takes `PROBE_S` at the most.
+        """
+        reply = await self.get("/v1/models")
+        if not isinstance(reply, Reply) or reply.status != 200:
             return None
         try:
             listed = json.loads(reply.body)["data"]
-            return [model["id"] for model in listed if isinstance(model["id"], str)]
+            names = [model["id"] for model in listed if isinstance(model["id"], str)]
         except (ValueError, TypeError, LookupError, RecursionError):
             return None
+        return list(dict.fromkeys(tidy(name, self._mask, longest=NAME_CHARS) for name in names))
 
     async def _send(self, path: str, body: bytes, attempt_id: str) -> aiohttp.ClientResponse:
         session = self._session or self._opened()
@@ -122,16 +128,19 @@ class Endpoint:
                 last = stale
         raise last
 
-    async def _get(self, path: str) -> Reply | None:
+    async def get(self, path: str) -> Reply | Break:
+        """Ask for something that is never billed, such as the list of models; it takes `PROBE_S` at the most."""
         session = self._session or self._opened()
-        timeout = aiohttp.ClientTimeout(total=min(PROBE_S, self._timeout_s))
+        timeout = aiohttp.ClientTimeout(
+            total=min(PROBE_S, self._timeout_s), connect=min(PROBE_S, self._connect_timeout_s)
+        )
         url = self._client.ready_url(path)
+        exchange = _Exchange()
         try:
             response = await session.get(url, allow_redirects=False, proxy=self._proxy, timeout=timeout)
-            reply = await _Exchange().receive(response)
-        except Exception:
-            return None
-        return reply if isinstance(reply, Reply) else None
+            return await exchange.receive(response)
+        except Exception as error:
+            return self._broken(error, exchange)
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -206,3 +206,25 @@ def _texts(value: object, *, depth: int) -> Iterator[str]:
             if texts := list(_texts(value.get(name), depth=depth - 1)):
                 yield where + "; ".join(texts)
                 return
+
+
+# How servers word the most tokens that a model takes; the number is the first group.
+LIMITS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?:maximum|max) (?:context|model|sequence) (?:length|len|size)\D{0,20}(\d[\d,]*)",
+        r"(\d[\d,]*)(?: tokens?)? (?:maximum|max)(?: context| model)?(?: length| size)?\b",
+        r"context (?:size|window|length)\D{0,20}(\d[\d,]*) tokens",
+        r"max\w* number of (?:input )?tokens(?: allowed)?\D{0,4}(\d[\d,]*)",
+        r"must be <= (\d[\d,]*)",
+    )
+)
+
+
+def context_limit(words: str) -> int | None:
+    """Find the most tokens a model takes in a server's refusal of a prompt as too long; None where it does not say."""
+    for pattern in LIMITS:
+        if (found := pattern.search(words.lower())) is not None:
+            limit = int(found[1].replace(",", ""))
+            return limit if 0 < limit <= 10**8 else None
+    return None

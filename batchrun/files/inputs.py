@@ -1,8 +1,9 @@
 """The input file, read twice: once to find everything that is wrong with it, once to hand out its items."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from batchrun.files.digests import Keys
 from batchrun.files.findings import Findings
 from batchrun.files.names import Census, Names, stand_in_id
 from batchrun.files.reading import Reading, opened_input
+
+Watch = Callable[[int, int], object]  # how much is done, of how much
 
 
 class InputItem(NamedTuple):
@@ -54,8 +57,18 @@ class Survey:
             raise BadInput(self.faults, total=self.fault_count)
 
 
-def survey(path: Path, defaults: Defaults, *, max_faults: int = 20, skip_invalid: bool = False) -> Survey:
+def survey(
+    path: Path,
+    defaults: Defaults,
+    *,
+    max_faults: int = 20,
+    skip_invalid: bool = False,
+    watch: Watch | None = None,
+) -> Survey:
     """Read the whole input and find every fault in it. Memory stays bounded whatever the number of lines.
+
+    Args:
+        watch: told now and then how many bytes of the file were read.
 
     Raises:
         BadInput: when the file cannot be read. What is wrong with its lines is returned; `Survey.check` raises it.
@@ -63,12 +76,12 @@ def survey(path: Path, defaults: Defaults, *, max_faults: int = 20, skip_invalid
     census = Census()
     with opened_input(path) as file:
         reading = Reading(file, defaults, is_thorough=True)
-        findings = _first_look(reading, census, Findings(max_faults))
+        findings = _first_look(_watched(reading, file, watch), census, Findings(max_faults))
         contents, ids = census.repeated_contents(), census.repeated_ids()
         if ids and not reading.file_fault:
             again = Reading(file, defaults, is_thorough=True)
             names = Names(repeated_ids=ids, repeated_contents=contents)
-            findings = _second_look(again, names, census, Findings(max_faults))
+            findings = _second_look(_watched(again, file, watch), names, census, Findings(max_faults))
             ids = census.repeated_ids()
             if again.sha256() != reading.sha256():
                 raise _changed(path)
@@ -120,7 +133,20 @@ def _items(path: Path, defaults: Defaults, survey: Survey) -> Iterator[InputItem
             raise _changed(path)
 
 
-def _first_look(reading: Reading, census: Census, findings: Findings) -> Findings:
+def _watched(reading: Reading, file: FileIO, watch: Watch | None) -> Iterator[tuple[int, Draft | LineFault]]:
+    """Pass on what a reading yields, and tell how far it is."""
+    if watch is None:
+        yield from reading
+        return
+    whole_bytes, told_bytes = os.fstat(file.fileno()).st_size, 0
+    for one in reading:
+        if reading.size_bytes != told_bytes:
+            told_bytes = reading.size_bytes
+            watch(told_bytes, whole_bytes)
+        yield one
+
+
+def _first_look(reading: Iterable[tuple[int, Draft | LineFault]], census: Census, findings: Findings) -> Findings:
     """Find the faults of every line by itself, and count ids and contents."""
     for line_no, found in reading:
         if isinstance(found, LineFault):
@@ -136,7 +162,9 @@ def _first_look(reading: Reading, census: Census, findings: Findings) -> Finding
     return findings
 
 
-def _second_look(reading: Reading, names: Names, census: Census, findings: Findings) -> Findings:
+def _second_look(
+    reading: Iterable[tuple[int, Draft | LineFault]], names: Names, census: Census, findings: Findings
+) -> Findings:
     """Find the same faults again, and the ids that were used on a line before."""
     for line_no, found in reading:
         custom_id, fault = names.settle(found, line_no)

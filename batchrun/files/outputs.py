@@ -1,5 +1,6 @@
 """Output lines in OpenAI Batch's format: what the ledger knows of one item, as one line of strict JSON."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +12,16 @@ from batchrun.core.surrogates import mend
 from batchrun.files.derived import DerivedFile, PartialFile
 from batchrun.files.strict_json import is_strict_json
 
-__all__ = ["DerivedFile", "OutputItem", "PartialFile", "answer_line", "error_line"]
+__all__ = [
+    "Asked",
+    "DerivedFile",
+    "OutputItem",
+    "PartialFile",
+    "answer_line",
+    "error_code",
+    "error_line",
+    "error_words",
+]
 
 _SMALL_BODY_BYTES = 16_384  # of a body that an error line repeats
 _MESSAGE_CHARS = 2_000
@@ -47,6 +57,26 @@ class OutputItem:
     cause: str | None  # a word of `core.outcome.CAUSES`
     message: str | None
     possible_cost_usd: str | None  # decimal string; the most that a doubt may have cost
+    asked: "Asked | None" = field(default=None, repr=False)  # what is joined to it from the input
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An item's request, and the row of data that it was made of. A faulty line has no request."""
+
+    path: str | None
+    body: bytes | None = field(repr=False)  # JSON on one line
+    row: Mapping[str, Any] | None = field(default=None, repr=False)  # None: the line was a request already
+
+
+def error_code(item: OutputItem) -> str:
+    """Return why an item has no answer, as a word for scripts."""
+    return item.cause or item.state.value
+
+
+def error_words(item: OutputItem) -> str:
+    """Return the same for people, cut to a bearable length."""
+    return (item.message or _MESSAGES.get(item.state, f"is {item.state}"))[:_MESSAGE_CHARS]
 
 
 def answer_line(item: OutputItem) -> bytes:
@@ -59,8 +89,7 @@ def error_line(item: OutputItem) -> bytes:
     body = b"null"
     if item.raw is not None and len(item.raw) <= _SMALL_BODY_BYTES and is_strict_json(item.raw):
         body = _body(item.raw)
-    message = item.message or _MESSAGES.get(item.state, f"is {item.state}")
-    error = {"code": item.cause or item.state.value, "message": message[:_MESSAGE_CHARS]}
+    error = {"code": error_code(item), "message": error_words(item)}
     return _line(item, response=b"null" if item.status is None else _response(item, body), error=_json(error))
 
 
@@ -70,7 +99,7 @@ def _line(item: OutputItem, *, response: bytes, error: bytes) -> bytes:
         b'"custom_id":' + _json(item.custom_id),
         b'"response":' + response,
         b'"error":' + error,
-        b'"batchrun":' + _json(_account(item)) + b"}\n",
+        b'"batchrun":' + _with_input(_json(_account(item)), item.asked) + b"}\n",
     )
     return b",".join(parts)
 
@@ -108,6 +137,15 @@ def _account(item: OutputItem) -> dict[str, Any]:
         "finish_reason": item.finish_reason,
         "warning": item.warning,
     }
+
+
+def _with_input(account: bytes, asked: Asked | None) -> bytes:
+    """Put the request that was sent, and its row, into the account."""
+    if asked is None:
+        return account
+    row = b"" if asked.row is None else b',"row":' + _json(asked.row)
+    joined = b'{"path":' + _json(asked.path) + b',"body":' + (asked.body or b"null") + row + b"}"
+    return account[:-1] + b',"input":' + joined + b"}"
 
 
 def _rfc3339(unix_s: float | None) -> str | None:

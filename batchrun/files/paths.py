@@ -7,7 +7,6 @@ from pathlib import Path
 
 from batchrun.errors import Fault
 
-
 _NO_JSONL = (".csv", ".parquet", ".gz")
 
 
@@ -28,7 +27,7 @@ def check_paths(*, input_file: Path, output_file: Path, error_file: Path) -> lis
     """
     faults = input_faults(input_file)
     faults += _output_faults("output_file", output_file)
-    if error_file.parent != output_file.parent or error_file.is_dir():  # the folder's own fault is named once
+    if error_file.parent != output_file.parent or os.path.isdir(error_file):  # the folder's own fault is named once
         faults += _output_faults("error_file", error_file)
     files = {
         "input_file": input_file,
@@ -37,10 +36,22 @@ def check_paths(*, input_file: Path, output_file: Path, error_file: Path) -> lis
         "the partial output": partial_file(output_file),
     }
     for (one, path), (other, other_path) in combinations(files.items(), 2):
-        if _is_same(path, other_path):
+        if is_same_file(path, other_path):
             hint = "give every file a name of its own; an output would replace the other file"
             faults.append(Fault(_named(other, other_path), f"is the same file as {_named(one, path)}", hint))
     return faults
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Say whether two paths are one file, by any spelling, symlink or hard link; also where it does not exist yet."""
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):  # one of them does not exist yet
+        pass
+    try:
+        return os.path.realpath(one) == os.path.realpath(other)
+    except (OSError, ValueError):
+        return False
 
 
 def input_faults(path: Path) -> list[Fault]:
@@ -80,17 +91,6 @@ def _output_faults(name: str, path: Path) -> list[Fault]:
     if not os.access(folder, os.W_OK | os.X_OK):
         return [Fault(where, f"its folder '{folder}' cannot be written to", f"chmod u+wx {folder}")]
     return []
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):  # one of them does not exist yet
-        pass
-    try:
-        return os.path.realpath(one) == os.path.realpath(other)
-    except (OSError, ValueError):
-        return False
 
 
 def _named(name: str, path: Path) -> str:

@@ -139,7 +139,9 @@ class GroupCommit:
     def _taking(self) -> Iterator[_Group]:
         with self._lock:
             if self._has_ended:
-                raise LedgerFault("the ledger's writer has ended: nothing more was written")
+                raise LedgerFault(
+                    "the ledger's writer has ended: nothing more was written", hint="batchrun resume goes on from there"
+                )
             yield self._waiting
         self._wake.set()
 

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, select
 from batchrun.core.outcome import CAUSES, Charge
 from batchrun.core.states import AttemptState, ItemState, JobState
 from batchrun.ledger.events import record_event
-from batchrun.ledger.guards import lock_jobs, stands_in
+from batchrun.ledger.guards import has_contents, lock_jobs, stands_in
 from batchrun.ledger.schema import FENCE_BITS, attempts, items, jobs
 
 _CHUNK = 5_000
@@ -75,12 +75,14 @@ def _stopped(row: Row[tuple[object, ...]]) -> Stopped:
 def consent(connection: Connection, job_id: int, shown: Sequence[Stopped], *, now: float) -> int:
     """in_doubt or failed -> pending for exactly the (item, fence) pairs shown; return how many moved.
 
-    While the job is cancelling nothing moves: what went to pending would end as cancelled, and a doubt with it.
+    While the job is cancelling nothing moves: what went to pending would end as cancelled, and a doubt with it. Nor
+    does anything of a purged job: its requests are gone.
     """
     lock_jobs(connection, [job_id])
     fresh = {"tries": 0, "throttled_s": 0.0, "consents": items.c.consents + 1}
     is_cancelling = exists().where(jobs.c.id == items.c.job_id, jobs.c.state == JobState.CANCELLING)
-    moved = _move(connection, "consent", shown, {"state": ItemState.PENDING, **_ready(now), **fresh}, ~is_cancelling)
+    values = {"state": ItemState.PENDING, **_ready(now), **fresh}
+    moved = _move(connection, "consent", shown, values, ~is_cancelling, has_contents())
     detail = {"shown": len(shown), "moved": moved, "in_doubt": sum(one.state is ItemState.IN_DOUBT for one in shown)}
     record_event(connection, job_id, "consent", at=now, detail=detail)
     return moved
@@ -98,14 +100,14 @@ def give_up(connection: Connection, job_id: int, shown: Sequence[Stopped], *, no
 def retry_by_policy(connection: Connection, job_id: int, *, retry_times: int, now: float) -> tuple[int, int]:
     """Under on_unknown retry: in_doubt and uselessly answered items -> pending while tries are left, else -> failed.
 
-    Nothing moves under hold, nor in a job that is cancelling or was cancelled: there a doubt stays a doubt.
+    Nothing moves under hold, nor in a job that is cancelling, was cancelled or is purged: there a doubt stays a doubt.
 
     Returns:
         (sent back to pending, given up).
     """
     lock_jobs(connection, [job_id])
     has_consent = exists().where(jobs.c.id == items.c.job_id, jobs.c.on_unknown == "retry", ~jobs.c.was_cancelled)
-    mine = (items.c.job_id == job_id, items.c.is_current, has_consent)
+    mine = (items.c.job_id == job_id, items.c.is_current, has_consent, has_contents())
     has_tries_left = items.c.tries <= retry_times
     is_useless = exists().where(
         attempts.c.key == items.c.id * (1 << FENCE_BITS) + items.c.fence, attempts.c.state == AttemptState.UNUSABLE
@@ -130,9 +132,9 @@ def cancel_pending(connection: Connection, job_id: int) -> int:
 
 
 def reopen_cancelled(connection: Connection, job_id: int, *, now: float) -> int:
-    """cancelled -> pending for all of the job."""
+    """cancelled -> pending for all of the job, unless it is purged."""
     lock_jobs(connection, [job_id])
-    mine = (items.c.job_id == job_id, items.c.is_current, stands_in("reopen"))
+    mine = (items.c.job_id == job_id, items.c.is_current, stands_in("reopen"), has_contents())
     return connection.execute(update(items).where(*mine).values(state=ItemState.PENDING, **_ready(now))).rowcount
 
 

@@ -101,6 +101,13 @@ def parse_url(text: str) -> URL:
     return url
 
 
+def shown(url: URL) -> str:
+    """Write an address for people: without its password, wherever in it that stands."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
 def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S, mounts: Path = MOUNTS) -> Engine:
     """Open the database. A connection asks for a writing transaction by `execution_options(is_write=True)`.
 
@@ -158,6 +165,7 @@ def _set_pragmas(connection: Any, mode: str, patience_s: float) -> None:
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA temp_store=MEMORY")
+        cursor.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten, on every page that is left behind
 
 
 def set_journal(cursor: Any, mode: str, patience_s: float) -> str:
@@ -196,6 +204,12 @@ def _open_postgres(url: URL) -> Engine:
 
 def network_file_system(folder: Path, *, mounts: Path = MOUNTS) -> str | None:
     """Return the type of the network file system that holds `folder`, or None. Linux only; elsewhere None."""
+    kind = file_system(folder, mounts=mounts)
+    return kind if kind.startswith(NETWORK_FILE_SYSTEMS) else None
+
+
+def file_system(folder: Path, *, mounts: Path = MOUNTS) -> str:
+    """Return the type of the file system that holds `folder`, such as "ext4"; "" where the system does not tell."""
     real = os.path.realpath(folder)
     best, kind = "", ""
     with suppress(OSError), mounts.open(encoding="utf-8", errors="surrogateescape") as lines:
@@ -205,4 +219,4 @@ def network_file_system(folder: Path, *, mounts: Path = MOUNTS) -> str | None:
             inside = real == point or real.startswith(point.rstrip("/") + "/")
             if inside and len(point) >= len(best):  # of two mounts on one point the later one is seen
                 best, kind = point, found
-    return kind if kind.startswith(NETWORK_FILE_SYSTEMS) else None
+    return kind

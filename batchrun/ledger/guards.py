@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists,
 
 from batchrun.core.prices import MOST_PUSD
 from batchrun.core.states import ITEM_MOVES, ItemState, JobState
-from batchrun.ledger.schema import items, jobs, workers
+from batchrun.ledger.schema import items, jobs, leases, workers
 
 CLOCK_SLACK_S = 1.0  # a wait that ends this much further ahead than it is long belongs to a clock that was set back
 
@@ -64,14 +64,20 @@ def is_claimable(now: float) -> ColumnElement[bool]:
 
 
 def job_allows(job_id: int, worker_id: int, now: float) -> ColumnElement[bool]:
-    """Build the guard on the job of the items: in progress, not throttled, this phase, and held by nobody else.
+    """Build the guard on the job of the items: in progress, not throttled, this phase, and this worker may work on it.
+
+    A job is its holder's; a shared one is of all workers that have a lease of its concurrency.
 
     It does not depend on the item, but for the phase: so the database asks it once and not for every item.
     """
+    has_lease = exists().where(leases.c.job_id == job_id, leases.c.worker_id == worker_id, leases.c.slots > 0)
     allows = exists().where(
         jobs.c.id == job_id,
         jobs.c.state == JobState.IN_PROGRESS,
-        or_(jobs.c.holder.is_(None), jobs.c.holder == worker_id),
+        or_(
+            and_(~jobs.c.is_shared, or_(jobs.c.holder.is_(None), jobs.c.holder == worker_id)),
+            and_(jobs.c.is_shared, has_lease),
+        ),
         or_(
             jobs.c.throttle_until_at.is_(None),
             jobs.c.throttle_until_at <= now,
@@ -84,6 +90,11 @@ def job_allows(job_id: int, worker_id: int, now: float) -> ColumnElement[bool]:
 def is_alive(worker_id: int) -> ColumnElement[bool]:
     """Build the guard on the worker itself: one that was declared dead starts nothing when it wakes."""
     return exists().where(workers.c.id == worker_id, workers.c.ended_at.is_(None))
+
+
+def has_contents() -> ColumnElement[bool]:
+    """Build the guard on an item's job: its requests are there. Nothing of a purged job goes back to pending."""
+    return ~exists().where(jobs.c.id == items.c.job_id, jobs.c.purge_began_at.is_not(None))
 
 
 def back_to_pending() -> ColumnElement[str]:

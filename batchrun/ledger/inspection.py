@@ -3,10 +3,20 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchrun.ledger.engines import has_wal_reset_bug, journal_mode, open_engine, parse_url, sqlite_module, version_of
+from batchrun.errors import LedgerMoved
+from batchrun.ledger.engines import (
+    has_wal_reset_bug,
+    journal_mode,
+    open_engine,
+    parse_url,
+    shown,
+    sqlite_module,
+    version_of,
+)
 from batchrun.ledger.ledger import foreign_errors
 from batchrun.ledger.migrate import current_revision, upgrade
 from batchrun.ledger.schema import SCHEMA_REVISION
+from batchrun.ledger.seal import read_seal, refuse_closed
 
 
 @dataclass
@@ -19,10 +29,15 @@ class Found:
     revision: str | None
     known_revision: str = SCHEMA_REVISION
     warnings: list[str] = field(default_factory=list)
+    closed: str | None = None  # why nothing runs here, in words: it was moved, or a move to here is not finished
 
     @property
     def is_current(self) -> bool:
         return self.revision == self.known_revision
+
+    @property
+    def is_usable(self) -> bool:
+        return self.is_current and self.closed is None
 
 
 def missing_ledger(address: str) -> Path | None:
@@ -39,7 +54,7 @@ def inspect_ledger(address: str) -> Found:
         LedgerFault: it cannot be reached.
     """
     url = parse_url(address)
-    where = f"ledger {url.render_as_string(hide_password=True)}"
+    where = f"ledger {shown(url)}"
     if url.get_backend_name() != "sqlite":
         found = Found(where, "Postgres", None, None)
     else:
@@ -58,6 +73,12 @@ def inspect_ledger(address: str) -> Found:
     try:
         with foreign_errors(where), engine.connect() as connection:
             found.revision = current_revision(connection)
+            seal = read_seal(connection) if found.revision == SCHEMA_REVISION else None
+            try:
+                if seal is not None:
+                    refuse_closed(seal, where)
+            except LedgerMoved as closed:
+                found.closed = closed.message
     finally:
         engine.dispose()
     return found
@@ -66,7 +87,7 @@ def inspect_ledger(address: str) -> Found:
 def upgrade_ledger(address: str) -> tuple[str, str | None, str]:
     """Upgrade the ledger at `address`, making it where there is none; return (where, before, after)."""
     url = parse_url(address)
-    where = f"ledger {url.render_as_string(hide_password=True)}"
+    where = f"ledger {shown(url)}"
     if url.get_backend_name() == "sqlite":
         Path(str(url.database)).absolute().parent.mkdir(parents=True, exist_ok=True)
     engine = open_engine(url)

@@ -1,5 +1,6 @@
 """Jobs: registering, finding, holding, and every move of the job-move table."""
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,17 +37,29 @@ class Job:
     on_unknown: Literal["hold", "retry"]
     concurrency: int
     retry_times: int
+    rpm: int | None
+    tpm: int | None
     max_cost_pusd: int | None
     spent_pusd: int
     reserved_pusd: int
     throttle_until_at: float | None
     throttle_wait_s: float | None
+    is_shared: bool
     holder: int | None
     held_since_at: float | None
     created_at: float
     started_at: float | None
     ended_at: float | None
     active_s: float
+    epoch: int
+    epoch_token: str | None
+    purge_began_at: float | None
+    purged_at: float | None
+
+    @property
+    def is_purged(self) -> bool:
+        """True from the moment at which a purge began: contents may be missing."""
+        return self.purge_began_at is not None
 
 
 def _job(row: Any) -> Job:
@@ -69,6 +82,8 @@ def register_job(
     max_cost_pusd: int | None,
     holder: int,
     now: float,
+    rpm: int | None = None,
+    tpm: int | None = None,
 ) -> Job | None:
     """- -> validating, held by this process; None when a job of this name was registered in the meantime."""
     try:
@@ -86,13 +101,17 @@ def register_job(
                     on_unknown=on_unknown,
                     concurrency=concurrency,
                     retry_times=retry_times,
+                    rpm=rpm,
+                    tpm=tpm,
                     max_cost_pusd=max_cost_pusd,
                     spent_pusd=0,
                     reserved_pusd=0,
+                    is_shared=False,
                     holder=holder,
                     held_since_at=now,
                     created_at=now,
                     active_s=0.0,
+                    epoch=0,
                 )
             )
     except IntegrityError:
@@ -110,8 +129,19 @@ def find_job(connection: Connection, task_id: str) -> Job:
     """
     row = connection.execute(select(jobs).where(jobs.c.task_id == task_id)).one_or_none()
     if row is None:
-        raise JobNotFound(f"no job {task_id!r} in this ledger", hint="batchrun ls")
+        raise _not_found(connection, task_id)
     return _job(row)
+
+
+def _not_found(connection: Connection, task_id: str) -> JobNotFound:
+    """Make the error for a name that is nearly, or not at all, a job's."""
+    names = list(connection.execute(select(jobs.c.task_id).order_by(jobs.c.id.desc()).limit(1_000)).scalars())
+    if not names:
+        return JobNotFound(f"no job {task_id!r}: this ledger holds no job yet", hint="batchrun submit jobs/job.json")
+    known = "one job" if len(names) == 1 else "other jobs"
+    close = difflib.get_close_matches(task_id, names, n=1) or (names if len(names) == 1 else [])
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    return JobNotFound(f"no job {task_id!r}: this ledger holds {known}", hint=f"{guess}batchrun ls lists them")
 
 
 def read_job(connection: Connection, job_id: int) -> Job:
@@ -132,6 +162,23 @@ def take(connection: Connection, job_id: int, *, worker_id: int, instead_of: int
             update(jobs).where(jobs.c.id == job_id, same).values(holder=worker_id, held_since_at=now)
         ).rowcount
     )
+
+
+def share(connection: Connection, job_id: int, *, is_shared: bool) -> None:
+    """Open a job to every worker of this ledger, or keep it for its holder alone."""
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(is_shared=is_shared))
+
+
+def keep_spec(connection: Connection, job_id: int, *, spec: str) -> None:
+    """Replace a job's spec (JSON) where only what is said about how it is performed has changed."""
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(spec=spec))
+
+
+def shared_jobs(connection: Connection) -> list[Job]:
+    """Return the shared jobs that workers have something to do for, the oldest first."""
+    states = (JobState.IN_PROGRESS, JobState.PAUSED, JobState.CANCELLING, JobState.FINALIZING)
+    query = select(jobs).where(jobs.c.is_shared, jobs.c.state.in_(states)).order_by(jobs.c.id)
+    return [_job(row) for row in connection.execute(query)]
 
 
 def drop(connection: Connection, job_id: int, *, worker_id: int, active_s: float) -> None:
@@ -195,6 +242,8 @@ def _beside(name: str, job_id: int) -> list[ColumnElement[bool]]:
             return [~exists().where(*mine, items.c.state.in_((ItemState.PENDING, ItemState.RUNNING)))]
         case "complete" | "close":
             return [jobs.c.was_cancelled.is_(name == "close")]
+        case "rewrite" | "reopen":
+            return [jobs.c.purge_began_at.is_(None)]
         case _:
             return []
 
@@ -221,8 +270,14 @@ def cancel_job(connection: Connection, job_id: int, *, now: float) -> int:
     if not move_job(connection, job_id, "cancel", now=now, reason="cancelled", message="cancelled by you"):
         job = read_job(connection, job_id)
         if job.state not in (JobState.CANCELLING, JobState.CANCELLED):
-            raise IllegalMove(f"job {job.task_id!r} is {job.state} and cannot be cancelled")
+            raise IllegalMove(
+                f"job {job.task_id!r} is {job.state} and cannot be cancelled: nothing of it is still to be sent",
+                hint=f"batchrun status {job.task_id}",
+            )
     return cancel_pending(connection, job_id)
+
+
+_OF_AN_END = ("reason", "message", "ended_at", "purge_began_at", "purged_at")
 
 
 def restart_registration(
@@ -237,7 +292,7 @@ def restart_registration(
     restarted = connection.execute(
         update(jobs)
         .where(jobs.c.id == job_id, jobs.c.state.in_(JOB_MOVES["restart"].sources))
-        .values(state=JobState.VALIDATING, reason=None, message=None, ended_at=None, **values)
+        .values(state=JobState.VALIDATING, **dict.fromkeys(_OF_AN_END), **values)
     )
     if not restarted.rowcount:
         job = read_job(connection, job_id)
@@ -273,8 +328,12 @@ def set_throttle(connection: Connection, job_id: int, *, wait_s: float, now: flo
 
 
 def change_settings(connection: Connection, job_id: int, *, now: float, **values: Any) -> None:
-    """Change what is no part of the job's identity (concurrency, retry_times, on_unknown, limits); an event says so."""
-    values = {name: value for name, value in values.items() if value is not None}
+    """Change what is no part of the job's identity (concurrency, retry_times, on_unknown, limits); an event says so.
+
+    None leaves a setting as it is; 0 lifts `rpm` and `tpm`.
+    """
+    lifted = {name: None for name in ("rpm", "tpm") if values.get(name) == 0}
+    values = {name: value for name, value in values.items() if value is not None} | lifted
     if not values:
         return
     before = connection.execute(select(*(jobs.c[name] for name in values)).where(jobs.c.id == job_id)).one()

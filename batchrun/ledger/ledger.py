@@ -11,9 +11,10 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 
 from batchrun.errors import LedgerFault, LedgerFull
-from batchrun.ledger.engines import BUSY_TIMEOUT_S, open_engine, parse_url
+from batchrun.ledger.engines import BUSY_TIMEOUT_S, open_engine, parse_url, shown
 from batchrun.ledger.migrate import ensure_schema
 from batchrun.ledger.schema import ledgers, split_key
+from batchrun.ledger.seal import read_seal, refuse_closed, refuse_if_closed
 
 _FULL = (
     "disk is full",
@@ -38,6 +39,7 @@ class Ledger:
 
         Raises:
             LedgerFault: unreachable, on a network file system, or of another schema.
+            LedgerMoved: it is closed, since its jobs are elsewhere.
         """
         self.url: URL = parse_url(address)
         if self.is_sqlite:
@@ -46,7 +48,10 @@ class Ledger:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise LedgerFault(f"the ledger's folder {str(folder)!r} cannot be made: {error.strerror}") from None
+                raise LedgerFault(
+                    f"the ledger's folder {str(folder)!r} cannot be made: {error.strerror}",
+                    hint="name another place with --db or BATCHRUN_DB",
+                ) from None
         self.folder = folder
         self.engine = open_engine(self.url, busy_timeout_s=busy_timeout_s)
         self._writing = self.engine.execution_options(is_write=True)
@@ -67,23 +72,29 @@ class Ledger:
 
     @property
     def where(self) -> str:
-        """The ledger's address for people, without a password."""
-        return (
-            f"ledger {self.url.database}"
-            if self.is_sqlite
-            else f"ledger {self.url.render_as_string(hide_password=True)}"
-        )
+        """The ledger's address for people, without a password, wherever in it that stands."""
+        return f"ledger {shown(self.url)}"
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a short reading transaction."""
+        """Open a short reading transaction.
+
+        Raises:
+            LedgerMoved: the ledger has moved since it was opened.
+        """
         with foreign_errors(self.where), self._reading.connect() as connection, connection.begin():
+            self._refuse_if_closed(connection)
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a writing transaction that begins as a writer; it commits at the end, or nothing happened."""
+        """Open a writing transaction that begins as a writer; it commits at the end, or nothing happened.
+
+        Raises:
+            LedgerMoved: the ledger has moved since it was opened.
+        """
         with foreign_errors(self.where), self._writing.connect() as connection, connection.begin():
+            self._refuse_if_closed(connection)
             yield connection
 
     def attempt_id(self, key: int) -> str:
@@ -95,11 +106,17 @@ class Ledger:
         """Close every connection."""
         self.engine.dispose()
 
+    def _refuse_if_closed(self, connection: Connection) -> None:
+        # Only SQLite ledgers are moved away. One in Postgres is closed before anybody has opened it, if ever.
+        if self.is_sqlite:
+            refuse_if_closed(connection, self.where)
+
     def _identity(self) -> str:
         with self.engine.connect() as connection, connection.begin():
-            known = connection.execute(select(ledgers.c.ledger_id)).scalar()
-        if known is not None:
-            return str(known)
+            seal = read_seal(connection)
+        if seal is not None:
+            refuse_closed(seal, self.where)
+            return seal.ledger_id
         try:
             with self._writing.connect() as connection, connection.begin():
                 connection.execute(
@@ -128,7 +145,7 @@ def _translated(error: DBAPIError, where: str) -> LedgerFault:
     words = next(iter(str(error.orig).splitlines()), "no reason given")
     if any(mark in words.lower() for mark in _FULL):
         return LedgerFull(f"{where} cannot be written: {words}", hint="make room on its disk, then `batchrun resume`")
-    return LedgerFault(f"{where} cannot be used: {words}")
+    return LedgerFault(f"{where} cannot be used: {words}", hint="batchrun db check looks at it; --db names another")
 
 
 def storable(text: str | None) -> str | None:

@@ -21,6 +21,7 @@ from batchrun.errors import LedgerFault
 from batchrun.ledger.engines import MOUNTS, network_file_system
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import heartbeats, workers
+from batchrun.ledger.seal import stay_the_same
 from batchrun.ledger.spool import Spool
 from batchrun.ledger.sweeps import jobs_of
 
@@ -109,6 +110,7 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
             "started_at": now,
         }
         with ledger.write() as connection:
+            stay_the_same(connection, ledger.ledger_id, ledger.where)
             worker_id = connection.execute(insert(workers).values(values).returning(workers.c.id)).scalar_one()
             connection.execute(insert(heartbeats).values(worker_id=worker_id, beat=0, in_flight=0))
         undo.pop_all()
@@ -148,6 +150,12 @@ def holds_lock(folder: Path, incarnation: str, *, mounts: Path = MOUNTS) -> bool
         return False
     finally:
         os.close(fd)
+
+
+def has_ended(connection: Connection, worker_id: int) -> bool:
+    """Say whether a worker has left, or was declared dead: it may not claim any more."""
+    query = select(workers.c.ended_at).where(workers.c.id == worker_id)
+    return connection.execute(query).scalar() is not None
 
 
 @dataclass

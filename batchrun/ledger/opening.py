@@ -18,7 +18,10 @@ def open_ledger(settings: Settings, *, makes_one: bool = False) -> Iterator[Ledg
         LedgerFault: it cannot be used.
     """
     if not makes_one and (missing := missing_ledger(settings.db)):
-        raise JobNotFound(f"there is no ledger at {str(missing)!r}", hint="batchrun submit jobs/job.json makes one")
+        raise JobNotFound(
+            f"there is no ledger at {str(missing)!r}: nothing was submitted from here",
+            hint="batchrun submit jobs/job.json makes one; --db names another",
+        )
     ledger = Ledger(settings.db, folder=settings.home.absolute())
     try:
         yield ledger

@@ -1,7 +1,7 @@
 """What an attempt's row says once its outcome is known, and when new evidence may take the place of old."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -61,7 +61,14 @@ _RECORD_OPEN = _RECORD.where(
     attempts.c.state == AttemptState.INTENT.value, attempts.c.reserved_pusd == bindparam("was_reserved")
 )
 _KNOWN = (
-    select(attempts.c.state, attempts.c.cost_pusd, attempts.c.reserved_pusd, jobs.c.was_cancelled, jobs.c.on_unknown)
+    select(
+        attempts.c.state,
+        attempts.c.cost_pusd,
+        attempts.c.reserved_pusd,
+        jobs.c.was_cancelled,
+        jobs.c.on_unknown,
+        jobs.c.purge_began_at.is_not(None).label("is_purged"),
+    )
     .join(jobs, jobs.c.id == attempts.c.job_id)
     .where(attempts.c.key == bindparam("the_key"))
 )
@@ -86,6 +93,12 @@ def record(connection: Connection, one: Settlement) -> None:
     if one.evidence.raw is not None:
         connection.execute(_DROP_ANSWER, {"the_key": one.key})
     keep_answers(connection, [one])
+
+
+def without_contents(one: Settlement) -> Settlement:
+    """Return what a purged job may keep of late evidence: what it came to and what it cost, not what was said."""
+    evidence = replace(one.evidence, raw=None, message=None)
+    return replace(one, evidence=evidence, decision=replace(one.decision, message=None))
 
 
 def record_open(connection: Connection, settlements: Sequence[Settlement]) -> bool:

@@ -70,7 +70,9 @@ def write_items(ledger: Ledger, job_id: int, lines: Iterable[Line], *, trial: Co
         with ledger.write() as connection:
             lock_jobs(connection, [job_id])
             if registrar is None or _registrar(connection, job_id) != registrar:
-                raise IllegalMove("the job is not, or no longer, being registered by this process")
+                raise IllegalMove(
+                    "the job is not, or no longer, being registered by this process", hint="submit its spec again"
+                )
             _insert(connection, job_id, [(line, 1) for line in chunk], trial=trial, now=now)
         count += len(chunk)
     refresh_statistics(ledger, items)
@@ -93,7 +95,9 @@ def forget_items(ledger: Ledger, job_id: int) -> None:
     with ledger.write() as connection:
         lock_jobs(connection, [job_id])
         if _registrar(connection, job_id) is None:
-            raise IllegalMove("the items of a registered job are not forgotten")
+            raise IllegalMove(
+                "the items of a registered job are not forgotten: they may have been sent", hint="submit its spec again"
+            )
         mine = select(items.c.id).where(items.c.job_id == job_id)
         connection.execute(delete(requests).where(requests.c.item_id.in_(mine)))
         connection.execute(delete(items).where(items.c.job_id == job_id))
@@ -273,10 +277,15 @@ def accept(
     A job that had ended is open again in the same transaction.
 
     Raises:
-        IllegalMove: a changed or removed item is running or in doubt. Nothing was changed.
+        IllegalMove: a changed or removed item is running or in doubt, or the job is purged. Nothing was changed.
     """
     with ledger.write() as connection:
         lock_jobs(connection, [job_id])
+        if connection.execute(select(jobs.c.purge_began_at).where(jobs.c.id == job_id)).scalar() is not None:
+            raise IllegalMove(
+                "the job is purged: what it was asked before cannot be compared with what is new",
+                hint="give the spec another task_id to run it anew",
+            )
         changes = compare(connection, job_id)
         if changes.busy:
             raise IllegalMove(

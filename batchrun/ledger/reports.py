@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from batchrun.core.outcome import Charge
 from batchrun.core.states import AttemptState, ItemState
@@ -51,6 +51,8 @@ class CauseReport:
     count: int
     sample_custom_id: str
     sample_message: str | None
+    sample_item_id: int
+    sample_line_no: int  # of the input file, from 1
 
 
 def count_items(connection: Connection, job_id: int) -> dict[ItemState, int]:
@@ -158,11 +160,14 @@ def causes(connection: Connection, job_id: int) -> list[CauseReport]:
         .subquery()
     )
     rows = connection.execute(
-        select(grouped, items.c.custom_id, items.c.message)
+        select(grouped, items.c.custom_id, items.c.message, items.c.line_no)
         .join(items, items.c.id == grouped.c.first)
         .order_by(grouped.c.how_many.desc(), grouped.c.cause)
     )
-    return [CauseReport(ItemState(row.state), row.cause, row.how_many, row.custom_id, row.message) for row in rows]
+    return [
+        CauseReport(ItemState(row.state), row.cause, row.how_many, row.custom_id, row.message, row.first, row.line_no)
+        for row in rows
+    ]
 
 
 def heartbeat(connection: Connection, worker_id: int) -> Mapping[str, Any] | None:
@@ -187,7 +192,11 @@ def item_history(connection: Connection, job_id: int, custom_id: str) -> dict[st
     if not rows:
         return None
     current = dict(rows[0]._mapping)
-    current["attempts"] = [attempt for row in reversed(rows) for attempt in _attempts_of(connection, row.id)]
+    current["attempts"] = [
+        attempt | {"revision": row.revision, "is_current": row.is_current}
+        for row in reversed(rows)
+        for attempt in _attempts_of(connection, row.id)
+    ]
     return current
 
 
@@ -203,12 +212,36 @@ def _attempts_of(connection: Connection, item_id: int) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in rows]
 
 
+def some_item_names(connection: Connection, job_id: int, *, like: str, limit: int = 200) -> list[str]:
+    """Return names of the job's items among which a mistyped one may be: those that begin alike, and the first ones."""
+    mine = (items.c.job_id == job_id, items.c.is_current)
+    alike = items.c.custom_id.startswith(like[: max(1, len(like) // 2)], autoescape=True)
+    found = connection.execute(select(items.c.custom_id).where(*mine, alike).limit(limit)).scalars().all()
+    first = select(items.c.custom_id).where(*mine, items.c.position < limit).order_by(items.c.position)
+    return list(dict.fromkeys([*found, *connection.execute(first).scalars()]))
+
+
 def claimable_ids(
     connection: Connection, job_id: int, *, after: int, limit: int, trial_only: bool, now: float
 ) -> list[int]:
     """Return the next items that may be claimed, by id."""
     query = select(items.c.id).where(*_of_scope(job_id, trial_only), items.c.id > after, is_claimable(now))
     return list(connection.execute(query.order_by(items.c.id).limit(limit)).scalars())
+
+
+def has_sent_since(connection: Connection, job_id: int, since_at: float, *, except_worker: int) -> bool:
+    """Say whether a request of the job may have left since then; open intents of this worker are not out yet."""
+    is_open = and_(attempts.c.state == AttemptState.INTENT, attempts.c.worker_id != except_worker)
+    may_have = or_(is_open, attempts.c.sent_at > since_at)
+    found = select(attempts.c.key).where(attempts.c.job_id == job_id, may_have).limit(1)
+    return connection.execute(found).scalar() is not None
+
+
+def is_over(connection: Connection, job_id: int, *, trial_only: bool) -> bool:
+    """Say whether no item of the job, or of its trial, is pending or running, wherever it runs."""
+    unfinished = items.c.state.in_((ItemState.PENDING, ItemState.RUNNING))
+    found = select(items.c.id).where(*_of_scope(job_id, trial_only), items.c.is_current, unfinished).limit(1)
+    return connection.execute(found).scalar() is None
 
 
 def next_ready_at(connection: Connection, job_id: int, *, trial_only: bool) -> float | None:

@@ -1,5 +1,6 @@
 """Items with the attempt that tells their story, for outputs and samples. Reading only, in short transactions."""
 
+from array import array
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -8,13 +9,13 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, select
 
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.schema import FENCE_BITS, answers, attempts, items
+from batchrun.ledger.schema import FENCE_BITS, answers, attempts, items, requests
 
 Result = Row[Any]
 
 
 @cache
-def _query() -> Select[Any]:
+def _query(with_requests: bool = False) -> Select[Any]:
     """Build the query once. The telling attempt is the one that answered, or else the last one made."""
     mine = (
         attempts.c.key > items.c.id * (1 << FENCE_BITS),
@@ -28,10 +29,11 @@ def _query() -> Select[Any]:
         .scalar_subquery()
     )
     telling = attempts.alias("telling")
-    return (
+    query = (
         select(
             items.c.id,
             items.c.position,
+            items.c.line_no,
             items.c.custom_id,
             items.c.state,
             items.c.model,
@@ -61,27 +63,89 @@ def _query() -> Select[Any]:
         .where(items.c.is_current)
         .order_by(items.c.position)
     )
+    if not with_requests:
+        return query
+    return query.outerjoin(requests, requests.c.item_id == items.c.id).add_columns(requests.c.path, requests.c.body)
 
 
-def results_of(connection: Connection, job_id: int, item_ids: Collection[int]) -> Sequence[Result]:
+def results_of(
+    connection: Connection, job_id: int, item_ids: Collection[int], *, with_requests: bool = False
+) -> Sequence[Result]:
     """Return these items in input order."""
     # `=` on the job would tempt Postgres to walk through all of it.
-    query = _query().where(items.c.id.in_(item_ids), items.c.job_id.is_not_distinct_from(job_id))
+    query = _query(with_requests).where(items.c.id.in_(item_ids), items.c.job_id.is_not_distinct_from(job_id))
     return connection.execute(query).all()
 
 
 def stream_results(
-    ledger: Ledger, job_id: int, *, states: Collection[ItemState] = tuple(ItemState), chunk: int = 1_000
+    ledger: Ledger,
+    job_id: int,
+    *,
+    states: Collection[ItemState] = tuple(ItemState),
+    chunk: int = 1_000,
+    with_requests: bool = False,
 ) -> Iterator[Result]:
-    """Yield the job's items in these states in input order, `chunk` to a transaction."""
-    query = _query().where(items.c.job_id == job_id, items.c.position > bindparam("after")).limit(chunk)
+    """Yield the job's items in these states in input order, at most `chunk` to a transaction; of large ones fewer.
+
+    Args:
+        with_requests: each row has the request's `path` and `body` too; None where there is none.
+    """
+    query = _query(with_requests).where(items.c.job_id == job_id, items.c.position > bindparam("after"))
+    query = query.limit(bindparam("how_many"))
     if len(states) < len(ItemState):
         query = query.where(items.c.state.in_([state.value for state in states]))
-    after = -1
+    after, how_many = -1, min(chunk, _FIRST)
     while True:
         with ledger.read() as connection:
-            rows = connection.execute(query, {"after": after}).all()
+            rows = connection.execute(query, {"after": after, "how_many": how_many}).all()
         yield from rows
-        if len(rows) < chunk:
+        if len(rows) < how_many:
             return
-        after = rows[-1].position
+        after, how_many = rows[-1].position, min(chunk, _fitting(rows))
+
+
+def in_order_of_finish(ledger: Ledger, job_id: int, *, states: Collection[ItemState]) -> "array[int]":
+    """Return the ids of the job's items in these states by the end of their telling attempt; those without one last."""
+    mine = (attempts.c.key > items.c.id * (1 << FENCE_BITS), attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS))
+    last = select(func.max(attempts.c.key)).where(*mine).scalar_subquery()
+    telling = attempts.alias("telling")
+    query = (
+        select(items.c.id)
+        .outerjoin(telling, telling.c.key == func.coalesce(items.c.answer_key, last))
+        .where(items.c.job_id == job_id, items.c.is_current, items.c.state.in_([state.value for state in states]))
+        .order_by(telling.c.ended_at.is_(None), telling.c.ended_at, items.c.position)
+    )
+    with ledger.read() as connection:
+        found = connection.execution_options(yield_per=10_000).execute(query).scalars()
+        return array("q", found)
+
+
+def results_in_order(
+    ledger: Ledger, job_id: int, item_ids: Sequence[int], *, chunk: int = 1_000, with_requests: bool = False
+) -> Iterator[Result]:
+    """Yield these items in the order given, at most `chunk` to a transaction; of large ones fewer."""
+    start, how_many = 0, min(chunk, _FIRST)
+    while start < len(item_ids):
+        wanted = list(item_ids[start : start + how_many])
+        with ledger.read() as connection:
+            rows = results_of(connection, job_id, wanted, with_requests=with_requests)
+        by_id = {row.id: row for row in rows}
+        yield from (by_id[item_id] for item_id in wanted if item_id in by_id)
+        start, how_many = start + how_many, min(chunk, _fitting(rows))
+
+
+def asks_for(connection: Connection, job_id: int, *, path: str) -> bool:
+    """Say whether any request of the job goes to this path."""
+    asked = select(requests.c.item_id).join(items, items.c.id == requests.c.item_id)
+    found = asked.where(items.c.job_id == job_id, items.c.is_current, requests.c.path == path).limit(1)
+    return connection.execute(found).first() is not None
+
+
+_FIRST = 50  # how large the items are is not known yet
+_CHUNK_BYTES = 16_000_000
+
+
+def _fitting(rows: Sequence[Result]) -> int:
+    """Return how many more items like these fit into a chunk, and at most twice as many as there were."""
+    size_bytes = sum(len(row.raw or b"") + len(row._mapping.get("body") or b"") for row in rows)
+    return max(1, min(2 * len(rows), len(rows) * _CHUNK_BYTES // max(1, size_bytes)))

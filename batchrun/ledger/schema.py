@@ -60,6 +60,10 @@ ledgers = Table(
     Column("ledger_id", Text, nullable=False),  # random, part of every attempt id
     Column("next_item_id", _Key, nullable=False),  # item ids are given out once, so attempt ids are too
     Column("created_at", Float, nullable=False),
+    Column("moved_to", Text),  # address without password: closed for good, since what is here goes, or went, there
+    Column("move_token", Text),  # of the last move from or to here; two ledgers with one token are the two ends of it
+    Column("move_began_at", Float),
+    Column("move_ended_at", Float),  # NULL: the move is not finished, and this end of it is closed
 )
 
 jobs = Table(
@@ -80,17 +84,24 @@ jobs = Table(
     Column("on_unknown", Text, nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("retry_times", Integer, nullable=False),
+    Column("rpm", BigInteger),  # requests and tokens a minute, over all workers
+    Column("tpm", BigInteger),
     Column("max_cost_pusd", BigInteger),
     Column("spent_pusd", BigInteger, nullable=False),  # settled for certain
     Column("reserved_pusd", BigInteger, nullable=False),  # worst cost of open intents and of unknown outcomes
     Column("throttle_until_at", Float),  # nothing is claimed before
     Column("throttle_wait_s", Float),  # its length: a wait further ahead than this counts as passed
-    Column("holder", ForeignKey("workers.id")),  # the process that performs it when embedded
+    Column("is_shared", Boolean, nullable=False),  # any worker with a lease may claim; else its holder alone
+    Column("holder", ForeignKey("workers.id")),  # the process that performs it, or when shared does its chores
     Column("held_since_at", Float),
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("ended_at", Float),
     Column("active_s", Float, nullable=False),  # time some process worked on it
+    Column("epoch", BigInteger, nullable=False),  # grows while it is performed: older copies of the ledger are behind
+    Column("epoch_token", Text),  # of the process that took it last
+    Column("purge_began_at", Float),  # from here on nothing of it is sent again, and no output is written
+    Column("purged_at", Float),  # its requests, answers and texts are deleted
 )
 
 items = Table(
@@ -198,6 +209,18 @@ workers = Table(
     Column("version", Text, nullable=False),
     Column("started_at", Float, nullable=False),
     Column("ended_at", Float),  # left in order, or declared dead
+)
+
+leases = Table(
+    "leases",  # of a shared job's concurrency: how many requests each worker may have in flight
+    metadata,
+    Column("job_id", _Key, ForeignKey("jobs.id"), primary_key=True, autoincrement=False),
+    Column("worker_id", _Key, ForeignKey("workers.id"), primary_key=True, autoincrement=False),
+    Column("wants", Integer, nullable=False),  # how many it could use
+    Column("slots", Integer, nullable=False),  # how many it has
+    Column("in_flight", Integer, nullable=False),
+    Column("items_per_s", Float),
+    Column("tokens_per_s", Float),
 )
 
 heartbeats = Table(

@@ -16,7 +16,15 @@ from batchrun.ledger.events import record_event
 from batchrun.ledger.guards import lock_jobs, move_money, stands_in
 from batchrun.ledger.ledger import storable
 from batchrun.ledger.outcomes import Settlement as Settlement
-from batchrun.ledger.outcomes import keep_answers, objection, read_known, record, record_open, teaches
+from batchrun.ledger.outcomes import (
+    keep_answers,
+    objection,
+    read_known,
+    record,
+    record_open,
+    teaches,
+    without_contents,
+)
 from batchrun.ledger.schema import attempt_key, attempts, items, split_key
 
 
@@ -118,10 +126,12 @@ def settle(connection: Connection, one: Settlement) -> Settled:
         record_event(connection, one.job_id, event, at=one.now, item_id=split_key(one.key)[0], detail=detail)
     if not teaches(state, outcome):
         return Settled.RECORDED
+    if known.is_purged:
+        one = without_contents(one)
     record(connection, one)
     spent = (one.cost_pusd or 0) - (known.cost_pusd or 0)
     move_money(connection, one.job_id, spent=spent, reserved=one.kept_pusd - known.reserved_pusd)
-    decision = _in_force(one, was_cancelled=known.was_cancelled, on_unknown=known.on_unknown)
+    decision = _in_force(one, known)
     return _move_item(connection, one, decision)
 
 
@@ -132,17 +142,19 @@ def has_moved(connection: Connection, one: Settlement) -> bool:
     return bool(row.fence == fence and row.state != ItemState.RUNNING)
 
 
-def _in_force(one: Settlement, *, was_cancelled: bool, on_unknown: str) -> Decision:
+def _in_force(one: Settlement, known: Any) -> Decision:
     """Return the decision as the job's row lets it stand now, whatever the settler knew of the job.
 
-    Nothing is sent again in a job that is being cancelled, and under hold nothing that may have been paid for.
+    Nothing is sent again in a job that is being cancelled or is purged, and under hold nothing that may have been paid
+    for.
     """
     may_be_billed = one.evidence.outcome in (AttemptState.UNKNOWN, AttemptState.UNUSABLE)
-    if not was_cancelled and not (on_unknown == "hold" and may_be_billed):
+    if not known.was_cancelled and not known.is_purged and not (known.on_unknown == "hold" and may_be_billed):
         return one.decision
     decision = without_resend(one.decision, one.evidence)
     if decision.to is ItemState.PENDING:
-        return Decision(ItemState.CANCELLED, counted=decision.counted, cause=decision.cause, message=decision.message)
+        to = ItemState.CANCELLED if known.was_cancelled else ItemState.FAILED
+        return Decision(to, counted=decision.counted, cause=decision.cause, message=decision.message)
     return decision
 
 

@@ -2,7 +2,8 @@
 
 A frame is a head (magic, attempt key, lengths, checksum), a small JSON description and the raw body. Frames are
 written without fsync: the page cache outlives kill -9, and after a power failure the item stands in doubt.
-There are two segments, written in turn: one is started anew only when every answer in it is in the ledger.
+There are two segments, written in turn: one is started anew only when every answer in it is in the ledger. It is then
+overwritten at once: a process may live long after a job whose answers are to be forgotten.
 """
 
 import json
@@ -21,6 +22,7 @@ _HEAD = struct.Struct("<8sQII")  # magic, attempt key, length of the description
 _CHECKSUM = struct.Struct("<I")
 _MAGIC = b"BRSPOOL1"
 _SEGMENTS = ("a", "b")
+_ZEROS = bytes(1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class _Segment:
     path: Path
     fd: int
     end: int = 0
+    touched: int = 0  # nothing behind it was ever written, or it is overwritten
     unsettled: set[int] = field(default_factory=set)
 
     @classmethod
@@ -49,6 +52,16 @@ class _Segment:
             path.unlink()
             raise
         return cls(path, fd)
+
+    def overwrite(self) -> None:
+        """Write zeros over all frames. Where the disk does not let us they stay, until the segment is next settled."""
+        try:
+            written, size_bytes = 0, min(self.touched, os.fstat(self.fd).st_size)
+            while written < size_bytes:
+                written += os.pwrite(self.fd, _ZEROS[: size_bytes - written], written)
+        except OSError:
+            return
+        self.end = self.touched = 0
 
     def remove(self) -> None:
         os.close(self.fd)
@@ -87,11 +100,14 @@ class Spool:
         """Write one frame; False where the disk has no room: the answer then lives in memory only."""
         frame = _frame(key, about, body)
         segment = self._segment_for(len(frame))
+        segment.touched = max(segment.touched, segment.end + len(frame))
         try:
             written = 0
             while written < len(frame):
                 written += os.pwrite(segment.fd, frame[written:] if written else frame, segment.end + written)
         except OSError:
+            if not segment.unsettled:
+                segment.overwrite()
             return False  # a torn frame fails its checksum, and the next one is written over it
         segment.end += len(frame)
         segment.unsettled.add(key)
@@ -100,7 +116,10 @@ class Spool:
     def settled(self, key: int) -> None:
         """Note that the ledger has this answer."""
         for segment in self.segments:
-            segment.unsettled.discard(key)
+            if key in segment.unsettled:
+                segment.unsettled.discard(key)
+                if not segment.unsettled:
+                    segment.overwrite()
 
     def _segment_for(self, size: int) -> _Segment:
         active, other = self.segments[self.active], self.segments[1 - self.active]

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, exists, or_, select, update
+from sqlalchemy import Connection, delete, exists, or_, select, update
 
 from batchrun.core.retry import Tries
 from batchrun.core.states import AttemptState, ItemState
-from batchrun.ledger.schema import attempts, items, jobs, split_key, workers
+from batchrun.ledger.schema import attempts, items, jobs, leases, split_key, workers
 
 _IS_OPEN = attempts.c.state == AttemptState.INTENT
 
@@ -20,6 +20,8 @@ class Incarnation:
     incarnation: str
     host: str
     folder: Path
+    name: str
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +41,16 @@ def incarnations(connection: Connection, *, except_worker: int) -> list[Incarnat
     owners = select(attempts.c.worker_id).where(attempts.c.job_id.in_(select(jobs.c.id)), _IS_OPEN)
     is_left = or_(workers.c.ended_at.is_(None), workers.c.id.in_(owners))
     rows = connection.execute(select(workers).where(is_left, workers.c.id != except_worker).order_by(workers.c.id))
-    return [Incarnation(row.id, row.incarnation, row.host, Path(row.folder)) for row in rows]
+    return [Incarnation(row.id, row.incarnation, row.host, Path(row.folder), row.name, row.pid) for row in rows]
 
 
 def buried_with_spool(connection: Connection, folder: Path) -> list[Incarnation]:
     """Return the workers that were buried from elsewhere, where nobody could see their spools in `folder`."""
     here = {path.name.split(".")[0] for path in folder.glob("*.spool.*")}
     query = select(workers).where(workers.c.incarnation.in_(here), workers.c.ended_at.is_not(None))
-    return [Incarnation(row.id, row.incarnation, row.host, folder) for row in connection.execute(query)]
+    return [
+        Incarnation(row.id, row.incarnation, row.host, folder, row.name, row.pid) for row in connection.execute(query)
+    ]
 
 
 def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
@@ -73,5 +77,9 @@ def jobs_of(connection: Connection, worker_id: int) -> list[int]:
 
 
 def bury(connection: Connection, worker_id: int, *, now: float) -> None:
-    """Note that a worker is dead. It claims nothing from here on, should it wake; what it holds has been rescued."""
+    """Note that a worker is dead. It claims nothing from here on, should it wake; what it held has been rescued.
+
+    Its share of the concurrency of shared jobs is free for the others.
+    """
+    connection.execute(delete(leases).where(leases.c.worker_id == worker_id))
     connection.execute(update(workers).where(workers.c.id == worker_id).values(ended_at=now))

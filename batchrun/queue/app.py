@@ -1,16 +1,18 @@
 """The Celery app, made by a factory: one task, which carries ids only and hands them to the performer."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import Celery
 
 TASK_NAME = "batchrun.item"
-HINT_EXPIRES_S = 30
+# memory:// looks for messages by polling; its default of one second would be 250 items/s.
+EMBEDDED_TRANSPORT: Mapping[str, Any] = {"polling_interval": 0.005}
 
 
-def make_app(*, broker: str, queue_name: str, take: Callable[[int, int], None]) -> Celery:
+def make_app(
+    *, broker: str, queue_name: str, take: Callable[[int, int], None], transport: Mapping[str, Any] = EMBEDDED_TRANSPORT
+) -> Celery:
     """Make an app whose one task calls `take(job_id, item_id)`.
 
     The settings in one breath: the ledger is the truth, so there is no result backend, no retry, no event, and a
@@ -33,8 +35,7 @@ def make_app(*, broker: str, queue_name: str, take: Callable[[int, int], None]) 
         worker_send_task_events=False,
         task_send_sent_event=False,
         broker_connection_retry_on_startup=True,
-        # memory:// looks for messages by polling; its default of one second would be 250 items/s.
-        broker_transport_options={"polling_interval": 0.005},
+        broker_transport_options=dict(transport),
     )
 
     @app.task(name=TASK_NAME, ignore_result=True, max_retries=0, shared=False)  # type: ignore[untyped-decorator]
@@ -52,23 +53,23 @@ def task_id(job_id: int, item_id: int) -> str:
 class Hints:
     """Writes hints as Celery's own task messages: one is made by Celery, the others are copies with other ids.
 
-    Celery needs 0.1 ms to make a message, which at thousands of items a second would be most of a core.
+    They carry no expiry: Celery keeps the id of a task that came too late and ignores every later one with that id,
+    and the id is the item's. Celery needs 0.1 ms to make a message: at thousands of items a second most of a core.
     """
 
     def __init__(self, app: Celery, producer: Any, *, queue_name: str) -> None:
         self._producer = producer
         self._queue_name = queue_name
-        message = app.amqp.as_task_v2("", TASK_NAME, args=(), kwargs={}, expires=HINT_EXPIRES_S)
+        message = app.amqp.as_task_v2("", TASK_NAME, args=(), kwargs={})
         self._headers = message.headers
         self._properties = {**message.properties, "delivery_mode": 1}
         self._embed = message.body[2]
 
     def send(self, job_id: int, item_ids: list[int]) -> None:
         """Put one message an item on the queue."""
-        expires = (datetime.now(UTC) + timedelta(seconds=HINT_EXPIRES_S)).isoformat()
         for item_id in item_ids:
             identity = task_id(job_id, item_id)
-            headers = {**self._headers, "id": identity, "root_id": identity, "expires": expires}
+            headers = {**self._headers, "id": identity, "root_id": identity}
             self._properties["correlation_id"] = identity
             self._producer.publish(
                 ((job_id, item_id), {}, self._embed),

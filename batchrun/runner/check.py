@@ -1,15 +1,17 @@
 """Checking a spec together with its whole input: no network, nothing written, every fault named at once."""
 
+import difflib
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from batchrun.core.request import Defaults
 from batchrun.core.spec import COMPLETIONS_PATH, ENDPOINT_PATHS, JobSpec, check_spec, place
-from batchrun.errors import BadInput, Fault, UsageFault
-from batchrun.files.inputs import Survey, survey
+from batchrun.errors import BadInput, Fault, SpecNotFound, UsageFault
+from batchrun.files.inputs import Survey, Watch, survey
 from batchrun.files.paths import check_paths, default_error_file
 from batchrun.files.template import Template, TemplateFault
 from batchrun.ledger.jobs import Job
@@ -33,18 +35,28 @@ def read_spec_text(path: Path) -> str:
     Raises:
         UsageFault: it is not there, is a folder, or is no text.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UsageFault(f"{str(path)!r} is no regular file", hint="save the spec as a file")
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UsageFault(f"{str(path)!r} does not exist", hint="batchrun submit jobs/job.json") from None
+        raise SpecNotFound(f"{str(path)!r} does not exist", path, hint=_near(path)) from None
     except IsADirectoryError:
         raise UsageFault(f"{str(path)!r} is a folder", hint="name the job.json in it") from None
     except UnicodeDecodeError:
         raise UsageFault(f"{str(path)!r} is not UTF-8 text", hint="save it as UTF-8") from None
     except OSError as error:
-        raise UsageFault(f"{str(path)!r} cannot be read: {error.strerror}") from None
+        raise UsageFault(f"{str(path)!r} cannot be read: {error.strerror}", hint="make it readable") from None
+
+
+def _near(path: Path) -> str:
+    """Say which spec beside it, or in `jobs/`, may be meant."""
+    around = [*path.parent.glob("*.json*"), *Path("jobs").glob("*.json*")]
+    named = {str(one) for one in around if one.is_file()}
+    close = difflib.get_close_matches(str(path), named, n=1) or [one for one in named if Path(one).stem == path.stem]
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "name a job's spec, such as jobs/job.json; `batchrun init` makes one"
 
 
 def check(path: Path, *, max_faults: int = 20, skip_invalid: bool = False) -> Checked:
@@ -83,13 +95,20 @@ def has_other_input(job: Job) -> bool:
 
 
 def check_text(
-    text: str, *, where: str, hint: str | None = None, max_faults: int = 20, skip_invalid: bool = False
+    text: str,
+    *,
+    where: str,
+    hint: str | None = None,
+    max_faults: int = 20,
+    skip_invalid: bool = False,
+    watch: Watch | None = None,
 ) -> Checked:
     """Check the text of a spec and its whole input.
 
     Args:
         where: what to call the spec in messages.
         hint: what to do about faults, where there is more to say than of each.
+        watch: told now and then how many bytes of the input were read.
 
     Raises:
         BadInput: with all faults.
@@ -105,8 +124,8 @@ def check_text(
     faults += template_fault
     defaults = Defaults.of(spec) if spec else _stand_in(raw)
     seen = None
-    if source is not None and source.is_file() and not template_fault:
-        seen = survey(source, defaults, max_faults=max_faults, skip_invalid=skip_invalid)
+    if source is not None and os.path.isfile(source) and not template_fault:
+        seen = survey(source, defaults, max_faults=max_faults, skip_invalid=skip_invalid, watch=watch)
         faults += [] if skip_invalid and seen.items else seen.faults
     total = len(faults) + (
         max(0, seen.fault_count - len(seen.faults)) if seen and not (skip_invalid and seen.items) else 0

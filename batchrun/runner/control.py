@@ -1,11 +1,11 @@
-"""Deciding about a job from any terminal: cancel."""
+"""Deciding about a job from any terminal: pause, change its limits, cancel."""
 
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from batchrun.core.states import ItemState, JobState
-from batchrun.errors import JobBusy
+from batchrun.core.states import FINAL_JOB_STATES, ItemState, JobState
+from batchrun.errors import IllegalMove, JobBusy, UsageFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker
@@ -13,6 +13,7 @@ from batchrun.ledger.reports import count_items
 from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Gear
 from batchrun.runner.hold import holding, sweep_all, working
+from batchrun.runner.outage import ENDPOINT_DOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,73 @@ def cancel(ledger: Ledger, task_id: str, *, dry_run: bool = False) -> Cancelled:
         kept=before[ItemState.COMPLETED],
         was_applied=not dry_run and job.state not in (JobState.CANCELLED, JobState.CANCELLING),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """What a pause did."""
+
+    in_flight: int  # that finish
+    was_applied: bool
+
+
+def pause(ledger: Ledger, task_id: str, *, dry_run: bool = False) -> Paused:
+    """in_progress -> paused, by a person. A pause that an endpoint's outage made becomes theirs: no probe lifts it.
+
+    Raises:
+        JobNotFound, IllegalMove: there is no such job, or nothing of it is being sent.
+    """
+    now = time.time()
+    with ledger.read() as connection:
+        job = job_moves.find_job(connection, task_id)
+        in_flight = count_items(connection, job.id)[ItemState.RUNNING]
+    is_waiting = job.state is JobState.PAUSED and job.reason == ENDPOINT_DOWN
+    if job.state is JobState.PAUSED and not is_waiting:
+        return Paused(in_flight, was_applied=False)
+    if job.state is not JobState.IN_PROGRESS and not is_waiting:
+        raise IllegalMove(
+            f"job {task_id!r} is {job.state} and cannot be paused: nothing of it is being sent",
+            hint=f"batchrun status {task_id}",
+        )
+    if dry_run:
+        return Paused(in_flight, was_applied=False)
+    with ledger.write() as connection:
+        job_moves.move_job(connection, job.id, "resume", now=now, only_reason=ENDPOINT_DOWN)
+        applied = job_moves.move_job(
+            connection, job.id, "pause", now=now, reason="paused_by_user", message="paused by you"
+        )
+    return Paused(in_flight, was_applied=applied)
+
+
+Change = tuple[str, int | None, int | None]  # a setting, what it was, what it is
+
+
+def change(ledger: Ledger, task_id: str, *, dry_run: bool = False, **wanted: int | None) -> list[Change]:
+    """Change a job's concurrency, rpm, tpm or max_cost_pusd; return what is different now.
+
+    Args:
+        wanted: None leaves a setting as it is; 0 lifts `rpm` and `tpm`.
+
+    Raises:
+        JobNotFound, IllegalMove: there is no such job, or it has ended.
+        UsageFault: a limit on the cost of a job without prices.
+    """
+    with ledger.write() as connection:
+        job = job_moves.find_job(connection, task_id)
+        if job.state in FINAL_JOB_STATES:
+            raise IllegalMove(
+                f"job {task_id!r} is {job.state}: there is nothing left to limit", hint=f"batchrun status {task_id}"
+            )
+        if wanted.get("max_cost_pusd") is not None and job.spec["price"] is None:
+            raise UsageFault(
+                f"job {task_id!r} has no prices, so its cost cannot be limited", hint="add price to its spec, submit it"
+            )
+        given = {name: value for name, value in wanted.items() if value is not None}
+        changes = [(name, getattr(job, name), value or None) for name, value in given.items()]
+        changes = [(name, old, new) for name, old, new in changes if old != new]
+        if not dry_run:
+            job_moves.change_settings(connection, job.id, now=time.time(), **given)
+    return changes
 
 
 def close_cancelled(ledger: Ledger, task_id: str, gear: Gear) -> None:

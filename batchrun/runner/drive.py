@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from batchrun.core.breaker import Trip
 from batchrun.core.states import ItemState, JobState
@@ -15,20 +16,22 @@ from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker
 from batchrun.ledger.reports import count_items
-from batchrun.runner.ends import End, EndKind
+from batchrun.runner.ends import TRIAL_ONLY, End, EndKind
+from batchrun.runner.epoch import let_go
 from batchrun.runner.export import Outputs, output_paths, write_outputs
 from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Arrival, Gear, Scope, Voice
 from batchrun.runner.hold import sweep_all, try_to_hold
+from batchrun.runner.onlooker import Onlooker
 from batchrun.runner.partial import PartialOutput
-from batchrun.runner.progress import progress_of
+from batchrun.runner.progress import done
 from batchrun.runner.session import Session
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import follow_policy
 from batchrun.runner.trial import TrialReport, gate, report_trial
+from batchrun.runner.writing import GivenUp, Writing
 
 FOLLOW_S = 0.5
-TRIAL_ONLY = "trial_only"
 
 
 def drive(
@@ -76,6 +79,8 @@ class _Drive:
         self._session: Session | None = None
         self._signal: int | None = None
         self._trial: TrialReport | None = None
+        self._onlooker = Onlooker(ledger, task_id)
+        self._writing: Writing | None = None
 
     async def run(self) -> Arrival:
         loop = asyncio.get_running_loop()
@@ -90,17 +95,22 @@ class _Drive:
                 outputs, end = await self._as_holder()
             finally:
                 active_s = self._session.active_s if self._session else 0.0
-                with self._ledger.write() as connection:
-                    job_moves.drop(connection, self._job().id, worker_id=self._worker.id, active_s=active_s)
-        if end is None and self._signal is not None:
+                let_go(self._ledger, self._job(), self._worker, active_s=active_s)
+        is_given_up = self._writing is not None and self._writing.is_given_up
+        if self._signal is not None and (end is None or is_given_up):
             end = End(EndKind.DRAINED, signal=self._signal)
         return Arrival(read_standing(self._ledger, self._task_id), outputs, self._trial, end)
 
     def _take_signal(self, number: int) -> None:
-        if self._signal is None and self._session is not None:
+        if self._writing is not None:
+            if self._signal is None:
+                self._voice.say(f"writing the outputs; once more leaves that to `batchrun resume {self._task_id}`")
+            self._writing.is_given_up = self._signal is not None
+        elif self._signal is None and self._session is not None:
             in_flight = self._session.in_flight
             noun = "request" if in_flight == 1 else "requests"
-            self._voice.say(f"draining: {in_flight} {noun} in flight will finish; once more gives them up (in doubt)")
+            will = f"{in_flight} {noun} in flight will finish; once more gives them up (in doubt)"
+            self._voice.say(f"draining: {will if in_flight else 'nothing is in flight'}")
         self._signal = number
         if self._session is not None:
             self._session.signal(number)
@@ -140,8 +150,9 @@ class _Drive:
         return JobBusy(f"job {self._task_id!r} is performed by {who}", hint=f"batchrun status {self._task_id} -w")
 
     def _watch_from_outside(self) -> None:
-        standing = read_standing(self._ledger, self._task_id)
-        self._voice.watch(progress_of(standing, phase="following"))
+        progress = self._onlooker.look()
+        if progress is not None:
+            self._voice.watch(progress)
 
     # -- performing -------------------------------------------------------------------------------------------------
 
@@ -161,7 +172,7 @@ class _Drive:
         is_tried = self._scope is Scope.TRIAL and job.phase == "full"
         if job.state is JobState.IN_PROGRESS and not is_tried and self._is_unfinished(job):
             end = await self._perform(job)
-        return self._finish(end), end
+        return await self._finish(end), end
 
     def _is_unfinished(self, job: Job) -> bool:
         with self._ledger.read() as connection:
@@ -172,6 +183,7 @@ class _Drive:
         partial = PartialOutput(self._ledger, job.id, output_paths(job)[0])
         await asyncio.to_thread(partial.rebuild)
         with self._ledger.write() as connection:
+            job_moves.share(connection, job.id, is_shared=False)
             job_moves.start(connection, job.id, now=time.time())
         session = Session(
             ledger=self._ledger, job=job, worker=self._worker, gear=self._gear, voice=self._voice, partial=partial
@@ -235,7 +247,7 @@ class _Drive:
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
-    def _finish(self, end: End | None) -> Outputs | None:
+    async def _finish(self, end: End | None) -> Outputs | None:
         """Make the job's state say how it ended, and write the outputs where it has."""
         job = self._job()
         if end is not None and end.trip is not None:
@@ -243,11 +255,22 @@ class _Drive:
                 job_moves.move_job(
                     connection, job.id, "pause", now=time.time(), reason=end.trip.reason, message=end.trip.message
                 )
-        if end is None or end.kind in (EndKind.DONE, EndKind.CANCELLED):
-            return finalize(self._ledger, job, holder=self._worker.id)
-        if end.kind in (EndKind.TRIPPED, EndKind.DRAINED, EndKind.PAUSED):
-            return write_outputs(self._ledger, job, so_far=True)
+        is_over = end is None or end.kind in (EndKind.DONE, EndKind.CANCELLED)
+        if not is_over and end is not None and end.kind not in (EndKind.TRIPPED, EndKind.DRAINED, EndKind.PAUSED):
+            return None
+        with self._ledger.read() as connection:
+            counts = count_items(connection, job.id)
+        self._writing = writing = Writing(job, counts, lines=done(counts))
+        close = partial(finalize, holder=self._worker.id) if is_over else partial(write_outputs, so_far=True)
+        with contextlib.suppress(GivenUp):
+            return await writing.watched(
+                partial(close, self._ledger, job, wrote=writing.wrote), watch=self._voice.watch, beat=self._beat
+            )
         return None
+
+    async def _beat(self) -> None:
+        if self._session is not None:
+            await self._session.beat_when_due()
 
     def _job(self) -> Job:
         with self._ledger.read() as connection:

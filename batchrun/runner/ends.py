@@ -6,6 +6,8 @@ from enum import StrEnum
 from batchrun.core.breaker import Trip
 from batchrun.ledger.liveness import DEAD_AFTER_S, HEARTBEAT_S
 
+TRIAL_ONLY = "trial_only"  # the reason of a job that rests after its trial, since no more was asked for
+
 
 class EndKind(StrEnum):
     """How a session's work ended."""
@@ -16,6 +18,7 @@ class EndKind(StrEnum):
     CANCELLED = "cancelled"
     DRAINED = "drained"  # a signal; what was in flight has finished
     ABORTED = "aborted"  # a second signal; what was in flight is in doubt
+    LEFT = "left"  # the workers go on without the command that followed them
     LOST = "lost"  # another process holds the job now
 
 

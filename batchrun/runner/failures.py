@@ -1,63 +1,95 @@
-"""What failed or is in doubt, grouped by cause, with what to do about each."""
+"""What failed or is in doubt, grouped by cause, with what to do about each in the job's own figures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from batchrun.core.outcome import CAUSES
+from batchrun.core.request_view import read_request
 from batchrun.core.states import ItemState
 from batchrun.ledger import jobs as job_moves
-from batchrun.ledger.consents import stopped_items
+from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.reports import CauseReport, count_items
 from batchrun.ledger.reports import causes as read_causes
+from batchrun.ledger.stopped import stream_stopped
+from batchrun.ledger.trial import request_bodies
+from batchrun.runner.hints import Seen, hint_for, kind_of
+
+# Causes whose hint speaks of the request itself: for these the sample's body is read.
+READ_FOR = frozenset({"context_length", "model_not_found"})
 
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """Items that stopped for one cause."""
+    """Items that stopped for one cause, and the first of them as a sample."""
 
     cause: str
     state: str
-    kind: str  # permanent, retryable, in doubt, rejected
+    kind: str  # permanent, transient, doubtful, ours
     count: int
     sample_item: str
-    sample_message: str | None
+    sample_line_no: int
+    sample_message: str | None  # the endpoint's words, or ours
     hint: str
+    next_command: str
 
 
-def group_failures(ledger: Ledger, task_id: str) -> list[FailureGroup]:
-    """Return a job's failures, doubts and rejected lines by cause, the largest group first."""
+@dataclass(frozen=True)
+class Failures:
+    """A job's failures by cause, the largest group first."""
+
+    job: Job
+    counts: dict[ItemState, int]
+    groups: list[FailureGroup]
+
+
+def group_failures(ledger: Ledger, task_id: str, *, causes: Sequence[str] = ()) -> Failures:
+    """Group a job's failed, doubtful and rejected items by cause.
+
+    Args:
+        causes: only these; none means all.
+
+    Raises:
+        JobNotFound: there is no such job.
+    """
     with ledger.read() as connection:
         job = job_moves.find_job(connection, task_id)
-        found = read_causes(connection, job.id)
-    groups = []
-    for one in found:
-        known = CAUSES.get(one.cause or "")
-        if one.state is ItemState.REJECTED:
-            kind, hint = "rejected", "mend the line and submit with --accept-changes"
-        elif one.state is ItemState.IN_DOUBT:
-            kind, hint = "in doubt", known.hint if known else f"batchrun reconcile {task_id}"
-        else:
-            kind = "permanent" if known and known.is_permanent else "retryable"
-            hint = known.hint if known else f"batchrun retry-failed {task_id}"
-        groups.append(
-            FailureGroup(
-                one.cause or "unknown", one.state.value, kind, one.count, one.sample_custom_id, one.sample_message, hint
-            )
-        )
-    return groups
+        counts = count_items(connection, job.id)
+        found = [one for one in read_causes(connection, job.id) if not causes or one.cause in causes]
+        bodies = request_bodies(connection, [one.sample_item_id for one in found if one.cause in READ_FOR])
+    return Failures(job, counts, [_group(job, one, bodies.get(one.sample_item_id)) for one in found])
 
 
-def list_failures(ledger: Ledger, task_id: str, *, causes: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return a job's failed and doubtful items one by one, in input order."""
+def _group(job: Job, one: CauseReport, body: bytes | None) -> FailureGroup:
+    hint = hint_for(job, one.cause, one.state, Seen(one.sample_message, read_request(body) if body else None))
+    return FailureGroup(
+        cause=one.cause or "unknown",
+        state=one.state.value,
+        kind=kind_of(one.cause, one.state).value,
+        count=one.count,
+        sample_item=one.sample_custom_id,
+        sample_line_no=one.sample_line_no,
+        sample_message=one.sample_message,
+        hint=hint.words,
+        next_command=hint.command,
+    )
+
+
+def list_failures(ledger: Ledger, task_id: str, *, causes: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield a job's failed, doubtful and rejected items one by one, in input order.
+
+    Raises:
+        JobNotFound: there is no such job.
+    """
     with ledger.read() as connection:
         job = job_moves.find_job(connection, task_id)
-        stopped = [
-            one
-            for state in (ItemState.FAILED, ItemState.IN_DOUBT)
-            for one in stopped_items(connection, job.id, state=state, causes=causes)
-        ]
-    return [
-        {"custom_id": one.custom_id, "state": one.state.value, "cause": one.cause, "message": one.message}
-        for one in stopped
-    ]
+    for row in stream_stopped(ledger, job.id, causes=causes):
+        state = ItemState(row.state)
+        yield {
+            "custom_id": row.custom_id,
+            "line_no": row.line_no,
+            "state": state.value,
+            "cause": row.cause,
+            "cause_kind": kind_of(row.cause, state).value,
+            "message": row.message,
+        }

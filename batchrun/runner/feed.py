@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import deque
+from typing import Protocol
 
 from batchrun.errors import LedgerFault
 from batchrun.ledger.ledger import Ledger
@@ -13,6 +14,25 @@ from batchrun.runner.perform import Performer
 READ_AT_ONCE = 1_000
 HINTS_PER_SLOT = 2
 AGAIN_S = 0.5  # after the ledger could not be read
+
+
+class Feeding(Protocol):
+    """Where a session's hints come from, beside its own idle look into the ledger."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True when no further hint will come."""
+        ...
+
+    async def run(self) -> None: ...
+
+    def read(self, *, after: int, limit: int) -> list[int]:
+        """Return claimable items from the ledger, by id."""
+        ...
+
+    def forget_outstanding(self) -> None:
+        """Take what was sent and never came for lost."""
+        ...
 
 
 class Feed:

@@ -1,18 +1,30 @@
 """The end of a job: its outputs written, and its state final. What was done is not repeated, what was not is."""
 
 import time
+from collections.abc import Callable
 
 from batchrun.core.states import JobState
 from batchrun.ledger import jobs as job_moves
-from batchrun.ledger.consents import cancel_pending
+from batchrun.ledger.consents import cancel_pending, retry_by_policy
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.runner.export import Outputs, output_paths, write_outputs
 from batchrun.runner.partial import PartialOutput
 
 
-def finalize(ledger: Ledger, job: Job, *, holder: int) -> Outputs | None:
+def finalize(
+    ledger: Ledger,
+    job: Job,
+    *,
+    holder: int,
+    wrote: Callable[[int], object] | None = None,
+    is_written: bool = True,
+) -> Outputs | None:
     """Write a finished job's outputs and close it; None while it is not finished. Repeats nothing that is done.
+
+    Args:
+        is_written: write the files; else another host does, or `export`.
+        wrote: told after each line how many there are; what it raises leaves the job `finalizing`, as a fault does.
 
     Raises:
         LedgerFull: the outputs could not be written; the job stays `finalizing`, and `resume` tries again.
@@ -22,18 +34,23 @@ def finalize(ledger: Ledger, job: Job, *, holder: int) -> Outputs | None:
         job = job_moves.read_job(connection, job.id)
         if job.state is JobState.CANCELLING:
             cancel_pending(connection, job.id)  # what became pending after the cancel's own sweep
+        elif job.is_shared and job.state is JobState.IN_PROGRESS and job.on_unknown == "retry":
+            # Any process may have swept up after a dead worker; what it left in doubt is due once more.
+            retry_by_policy(connection, job.id, retry_times=job.retry_times, now=now)
         job_moves.move_job(
             connection, job.id, "finalize", now=now, reason=job.reason, message=job.message, holder=holder
         )
         job = job_moves.read_job(connection, job.id)
+    if job.is_purged:
+        return None
     output, errors = output_paths(job)
     if job.state in (JobState.COMPLETED, JobState.CANCELLED):
         if output.exists() and errors.exists():
             return None
-        return write_outputs(ledger, job)
+        return write_outputs(ledger, job, wrote=wrote)
     if job.state is not JobState.FINALIZING:
         return None
-    outputs = write_outputs(ledger, job)
+    outputs = write_outputs(ledger, job, wrote=wrote) if is_written else None
     with ledger.write() as connection:
         name = "close" if job.was_cancelled else "complete"
         reason = job.reason if job.was_cancelled else None

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from batchrun.core.rate import RateWindows
 from batchrun.ledger.jobs import Job
-from batchrun.runner.ends import End, Waits
+from batchrun.runner.ends import End, EndKind, Waits
 from batchrun.runner.export import Outputs
 from batchrun.runner.means import Endpoint, Log, Queue, Rules
 from batchrun.runner.progress import Watcher
@@ -26,6 +27,7 @@ class Gear:
 
     endpoint_of: Callable[[Job], Endpoint]
     rules_of: Callable[[Job], Rules]
+    windows_of: Callable[[Job], RateWindows]
     is_free: Callable[[Job], bool]  # requests probably cost nothing there
     queue_of: Callable[[str], Queue]  # by the worker's incarnation
     waits_of: Callable[[Job], Waits]
@@ -42,6 +44,7 @@ class Voice:
     log: Log
     show_trial: Callable[[TrialReport], None]
     go_on: Callable[[TrialReport], bool]  # asked once after a trial that passed
+    asks: Callable[[Job], bool]  # whether that asks a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +62,6 @@ class Arrival:
             return 128 + self.end.signal
         if self.end is not None and self.end.trip is not None:
             return self.end.trip.exit_code
+        if self.end is not None and self.end.kind is EndKind.LEFT:
+            return 0
         return self.standing.exit_code

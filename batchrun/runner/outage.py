@@ -54,7 +54,7 @@ class Outage:
         limit_s = self._limit_s if was_reached else self._waits.never_reached_s
         began = time.monotonic() - (evidence.timing.duration_s if evidence.timing else 0.0)
         message = evidence.message or "the endpoint cannot be reached"
-        self.note = f"endpoint down: {message}"
+        self.note = f"endpoint down: {message}; going on when it is back, stopping after {_minutes(limit_s)}"
         if was_reached:
             await self._write(lambda connection: self._pause(connection, message))
         while time.monotonic() - began <= limit_s:
@@ -79,3 +79,7 @@ class Outage:
         await self._write(
             lambda connection: move_job(connection, job_id, "resume", now=time.time(), only_reason=ENDPOINT_DOWN)
         )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"

@@ -10,8 +10,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 from batchrun.core.breaker import Breaker, Trip
-from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Scope, Timing
+from batchrun.core.outcome import Break, BreakKind, Charge, Evidence, Reply, Scope, Timing
 from batchrun.core.pace import Pace
+from batchrun.core.rate import Permit
+from batchrun.core.request import most_tokens
 from batchrun.core.retry import Decision, decide
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.errors import LedgerFault
@@ -22,7 +24,11 @@ from batchrun.runner.evidence import describe
 from batchrun.runner.intake import Intake
 from batchrun.runner.means import Alarm, Log, Means, Rules
 from batchrun.runner.settlement import make_settlement
+from batchrun.runner.slots import Slots
 from batchrun.runner.tally import Tally
+from batchrun.runner.turnstile import TooLarge, Turnstile
+
+TOO_LARGE_FOR_TPM = "too_large_for_tpm"
 
 
 class Performer:
@@ -39,7 +45,9 @@ class Performer:
         breaker: Breaker,
         alarm: Alarm,
         log: Log,
+        turnstile: Turnstile,
     ) -> None:
+        self.turnstile = turnstile
         self.job_id = job_id
         self.concurrency = concurrency
         self.pace = Pace(concurrency)
@@ -52,7 +60,8 @@ class Performer:
         self._alarm = alarm
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = Slots(concurrency)
+        self._passed: dict[int, Permit] = {}  # of requests that are out, by attempt
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self.intake = Intake(room=2 * concurrency, wake=self._wake)
@@ -70,6 +79,11 @@ class Performer:
     @property
     def free_slots(self) -> int:
         return max(0, self.concurrency - self._in_hand)
+
+    @property
+    def in_use(self) -> int:
+        """Slots that requests have now."""
+        return self._slots.in_use
 
     @property
     def has_work(self) -> bool:
@@ -107,6 +121,8 @@ class Performer:
                     self._loop.call_later(max(0.01, self.pace.held_until - time.monotonic()), self._wake.set)
                 return
             room = self.concurrency + self._ahead() - self._in_hand
+            if not self.turnstile.is_open:
+                room = min(room, self.turnstile.room)
             if room <= 0:
                 return
             ids = self.intake.take(room)
@@ -165,22 +181,32 @@ class Performer:
         try:
             async with self._slots:
                 exchange = await self._send(claim, claimed_at)
+        except TooLarge as error:
+            self._permits.pop(claim.key, None)
+            await self._record(claim, _never_leaves(str(error)))
+            return
         finally:
             self._in_hand -= 1
             self._wake.set()
         if exchange is not None:
-            await self._settle(claim, exchange)
+            await self._record(claim, self._rules.judge(exchange, claim.path))
 
     async def _send(self, claim: Claim, claimed_at: float) -> Reply | Break | None:
         # One after the other, each a little after the one before has really started: a stall makes no stampede.
         async with self._turn:
             if gap_s := self.pace.admit(chance=self._means.chance()):
                 await asyncio.sleep(gap_s)
-        if self._permits.pop(claim.key, None) is None:
-            return None  # released in the meantime
-        if boot_clock() - claimed_at > self._means.longest_claim_age_s:
-            await self._give_back([claim])
+        permit = await self.turnstile.pass_through(self._most_tokens(claim))
+        is_mine = self._permits.pop(claim.key, None) is not None  # or it was released in the meantime
+        is_late = permit is not None and not permit.is_usable(boot_clock())
+        if not is_mine or is_late or boot_clock() - claimed_at > self._means.longest_claim_age_s:
+            if permit is not None:
+                self.turnstile.unused(permit)
+            if is_mine:
+                await self._give_back([claim])
             return None
+        if permit is not None:
+            self._passed[claim.key] = permit
         self.tally.in_flight += 1
         task = asyncio.current_task()
         assert task is not None
@@ -202,8 +228,13 @@ class Performer:
             self._means.spool.append(claim.key, describe(exchange, claim.path), self._rules.judge.clean(exchange.body))
         return exchange
 
-    async def _settle(self, claim: Claim, exchange: Reply | Break) -> None:
-        evidence = self._rules.judge(exchange, claim.path)
+    def _most_tokens(self, claim: Claim) -> int:
+        return 0 if self.turnstile.limits.tpm is None else most_tokens(claim.path, claim.body)
+
+    async def _record(self, claim: Claim, evidence: Evidence) -> None:
+        """Settle what came of a claim: its item, its money, its permit."""
+        if (permit := self._passed.pop(claim.key, None)) is not None:
+            self._count(permit, evidence)
         decision = self._decide(claim, evidence)
         settlement = make_settlement(
             evidence,
@@ -226,7 +257,19 @@ class Performer:
         self._means.spool.settled(claim.key)
         self._after(claim, evidence, decision, settled)
 
+    def _count(self, permit: Permit, evidence: Evidence) -> None:
+        """Correct what the permit had reserved; where nobody knows what was used, that stands."""
+        usage = evidence.usage
+        if evidence.outcome is AttemptState.NOT_SENT:
+            self.turnstile.unused(permit)
+        elif evidence.charge is Charge.NONE:
+            self.turnstile.used(permit, 0)
+        elif usage.prompt_tokens is not None:
+            self.turnstile.used(permit, usage.prompt_tokens + (usage.completion_tokens or 0))
+
     def _decide(self, claim: Claim, evidence: Evidence) -> Decision:
+        if evidence.cause == TOO_LARGE_FOR_TPM:
+            return Decision(ItemState.FAILED, cause=evidence.cause, message=evidence.message)
         if evidence.scope is Scope.EVERYONE and self.breaker.is_own_fault(claim.item_id, evidence):
             return Decision(ItemState.FAILED, counted=1, cause=evidence.cause, message=evidence.message)
         return decide(evidence, claim.tries, self._rules.policy)
@@ -291,12 +334,25 @@ class Performer:
         self.pace.restart()
         self._wake.set()
 
+    def wake(self) -> None:
+        """Look for something to claim."""
+        self._wake.set()
+
+    def resize(self, concurrency: int) -> None:
+        """Have at most so many requests in flight from now on; what is in flight beyond that finishes first."""
+        if concurrency == self.concurrency:
+            return
+        self.concurrency = self.pace.concurrency = concurrency
+        self._slots.resize(concurrency)
+        self._wake.set()
+
     def close(self) -> None:
         """Start no further send; what is in flight goes on."""
         if self._is_closed:
             return
         self._is_closed = True
         self.intake.close()
+        self.turnstile.let_go()
         self._waiting.clear()
         self._release_permits()
         self._wake.set()
@@ -306,6 +362,10 @@ class Performer:
         self.close()
         for task in list(self._sending):
             task.cancel()
+
+
+def _never_leaves(message: str) -> Evidence:
+    return Evidence(AttemptState.NOT_SENT, TOO_LARGE_FOR_TPM, message, Charge.NONE, None)
 
 
 def boot_clock() -> float:

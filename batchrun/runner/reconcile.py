@@ -38,7 +38,9 @@ def list_doubts(ledger: Ledger, task_id: str, *, custom_ids: Sequence[str] = ())
         stopped = stopped_items(connection, job.id, state=ItemState.IN_DOUBT, custom_ids=custom_ids)
         attempts = doubtful_attempts(connection, [one.item_id for one in stopped])
     if missing := sorted(set(custom_ids) - {one.custom_id for one in stopped}):
-        raise UsageFault(f"item {missing[0]!r} is not in doubt", hint=f"batchrun reconcile {task_id}")
+        raise UsageFault(
+            f"item {missing[0]!r} is not in doubt", hint=f"batchrun reconcile {task_id} lists those that are"
+        )
     return job, [_doubt(ledger, one, attempts[one.item_id]) for one in stopped if one.item_id in attempts]
 
 
@@ -57,7 +59,7 @@ def _doubt(ledger: Ledger, item: Stopped, row: Any) -> Doubt:
 def fail_doubts(ledger: Ledger, job: Job, doubts: Sequence[Doubt]) -> int:
     """in_doubt -> failed for exactly these; return how many moved. What they may have cost stays possible.
 
-    A job that had ended writes its outputs anew.
+    A job that had ended writes its outputs anew, unless it is purged.
     """
     now = time.time()
     with ledger.write() as connection:

@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from batchrun.core.states import JobState
+from batchrun.core.states import ItemState, JobState
 from batchrun.errors import IllegalMove
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.consents import reopen_cancelled
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.reports import count_items
+from batchrun.runner.purged import SEND, refuse_purged
 
 Gate = Literal["stop", "again", "past"]
 
@@ -27,6 +29,8 @@ def change_of_mind(
     concurrency: int | None = None,
     retry_times: int | None = None,
     max_cost_pusd: int | None = None,
+    rpm: int | None = None,
+    tpm: int | None = None,
     spec_of: Callable[[Job], Mapping[str, Any]] | None = None,
     cancelled: bool = False,
     gate: Gate = "again",
@@ -35,19 +39,27 @@ def change_of_mind(
 
     Args:
         on_unknown, concurrency, retry_times, max_cost_pusd: changed where given.
+        rpm, tpm: the same; 0 lifts the limit.
         spec_of: makes the job's new spec of its old one; of what is the job's identity nothing differs.
         cancelled: cancelled items go back to pending.
         gate: what a trial that did not pass means now: the job stays stopped, its trial items are judged again, or
             the full run follows all the same.
 
     Raises (from the step):
-        IllegalMove: the job is in a state from which nothing goes on.
+        IllegalMove: the job is in a state from which nothing goes on, or what is to be sent again was purged.
     """
 
     def step(job: Job) -> None:
         now = time.time()
         if job.state is JobState.FAILED or job.state is JobState.VALIDATING:
-            raise IllegalMove(f"job {job.task_id!r} was never completely registered", hint="batchrun submit it again")
+            raise IllegalMove(
+                f"job {job.task_id!r} was never completely registered",
+                hint="submit its spec again: batchrun submit SPEC",
+            )
+        if job.is_purged:
+            if _would_send(ledger, job, on_unknown=on_unknown, cancelled=cancelled):
+                refuse_purged(job, SEND)
+            return
         with ledger.write() as connection:
             job_moves.change_settings(
                 connection,
@@ -57,6 +69,8 @@ def change_of_mind(
                 concurrency=concurrency,
                 retry_times=retry_times,
                 max_cost_pusd=max_cost_pusd,
+                rpm=rpm,
+                tpm=tpm,
                 spec=None if spec_of is None else json.dumps(spec_of(job)),
             )
             is_gated = job.reason == "trial_gate"
@@ -70,3 +84,11 @@ def change_of_mind(
                 reopen_cancelled(connection, job.id, now=now)
 
     return step
+
+
+def _would_send(ledger: Ledger, job: Job, *, on_unknown: str | None, cancelled: bool) -> bool:
+    """Say whether anything of an ended job would be sent again."""
+    with ledger.read() as connection:
+        counts = count_items(connection, job.id)
+    sends_doubts = (on_unknown or job.on_unknown) == "retry" and not job.was_cancelled
+    return bool((cancelled and counts[ItemState.CANCELLED]) or (sends_doubts and counts[ItemState.IN_DOUBT]))

@@ -9,6 +9,7 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.consents import Stopped, consent, stopped_items
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
+from batchrun.runner.purged import SEND, refuse_purged
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,14 @@ def plan_retry(
     custom_ids: Sequence[str] = (),
     include_permanent: bool = False,
 ) -> RetryPlan:
-    """Choose the failed items to send again: those whose cause may pass, or all of them."""
+    """Choose the failed items to send again: those whose cause may pass, or all of them.
+
+    Raises:
+        IllegalMove: the job is purged.
+    """
     with ledger.read() as connection:
         job = job_moves.find_job(connection, task_id)
+        refuse_purged(job, SEND)
         failed = stopped_items(connection, job.id, state=ItemState.FAILED, causes=causes, custom_ids=custom_ids)
         in_doubt = len(stopped_items(connection, job.id, state=ItemState.IN_DOUBT))
     # Whoever names an item or a cause means it.

@@ -4,11 +4,13 @@ import asyncio
 import gc
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from typing import Any, Protocol
 
 from batchrun.core.breaker import Breaker, Trip
 from batchrun.core.outcome import Evidence
+from batchrun.core.rate import MINUTE, Limits
 from batchrun.core.states import ItemState, JobState
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
@@ -17,18 +19,26 @@ from batchrun.ledger.commit import GroupCommit
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, beat
-from batchrun.ledger.reports import count_items, next_ready_at
+from batchrun.ledger.reports import count_items, count_trial, has_sent_since, next_ready_at
 from batchrun.runner.ends import End, EndKind
-from batchrun.runner.feed import Feed
+from batchrun.runner.epoch import move_epoch_on
+from batchrun.runner.feed import Feed, Feeding
 from batchrun.runner.gear import Gear, Voice
 from batchrun.runner.means import Means
+from batchrun.runner.models import name_models
 from batchrun.runner.outage import ENDPOINT_DOWN, Outage
-from batchrun.runner.partial import PartialOutput
 from batchrun.runner.perform import Performer
-from batchrun.runner.progress import moment
+from batchrun.runner.progress import Meter
+from batchrun.runner.turnstile import Turnstile
 
 TICK_S = 0.2
 CONTROL_S = 0.5
+
+
+class Appends(Protocol):
+    """Takes newly completed items, for those who look at a run's output so far."""
+
+    def add(self, item_ids: list[int]) -> None: ...
 
 
 class Session:
@@ -42,7 +52,7 @@ class Session:
         worker: Worker,
         gear: Gear,
         voice: Voice,
-        partial: PartialOutput,
+        partial: Appends,
     ) -> None:
         self._ledger = ledger
         self._job = job
@@ -60,17 +70,20 @@ class Session:
         self._is_free = gear.is_free(job)
         self._has_told = self._has_told_of_throttling = False
         self._next_beat = 0.0
+        self._moving_on: asyncio.Task[None] | None = None
         with ledger.read() as connection:
-            self._base = count_items(connection, job.id)
+            base, trial_base = count_items(connection, job.id), count_trial(connection, job.id)
+        self._meter = Meter(base, trial_base)
         self._performer = Performer(
             job_id=job.id,
             worker_id=worker.id,
             concurrency=job.concurrency,
             rules=gear.rules_of(job),
             means=Means(self._commit, endpoint, worker.spool, ledger.attempt_id, random.random, waits.dead_after_s / 2),
-            breaker=Breaker(job.concurrency, job.total, self._base[ItemState.FAILED], job.spec["fail_on_error"]),
+            breaker=Breaker(job.concurrency, job.total, base[ItemState.FAILED], job.spec["fail_on_error"]),
             alarm=self,
             log=voice.log,
+            turnstile=Turnstile(gear.windows_of(job), limits=Limits(job.rpm, job.tpm), wake=self._wake),
         )
         self._outage = Outage(
             self._performer,
@@ -95,7 +108,9 @@ class Session:
 
     async def work(self, *, trial_only: bool) -> End:
         """Perform the job's items, or only its trial's, until an end."""
-        feed = Feed(self._ledger, self._performer, self._queue, trial_only=trial_only)
+        await self._performer.turnstile.open(self._is_rested)
+        feed = self._make_feed(trial_only)
+        self._performer.tally.measure_anew(time.monotonic())
         feeding = asyncio.create_task(feed.run())
         try:
             await self._supervise(feed, feeding, trial_only=trial_only)
@@ -103,7 +118,10 @@ class Session:
             feeding.cancel()
         assert self._end is not None
         end, self._end = self._end, None if self._end.kind is EndKind.DONE else self._end
-        return end
+        return await name_models(end, self._endpoint, self._ledger, self._job)
+
+    def _make_feed(self, trial_only: bool) -> Feeding:
+        return Feed(self._ledger, self._performer, self._queue, trial_only=trial_only)
 
     async def finish(self) -> None:
         """Finish what is in flight, write everything down, and stop. Safe after any end."""
@@ -111,6 +129,7 @@ class Session:
         self._outage.cancel()
         async with AsyncExitStack() as last:  # each is stopped, whatever the others do
             last.push_async_callback(self._endpoint.close)
+            last.push_async_callback(self._performer.turnstile.close)
             last.push_async_callback(self._commit.stop, within_s=self._waits.refused_s)
             last.push_async_callback(asyncio.to_thread, self._queue.stop)
             if self._performing is not None:
@@ -128,7 +147,8 @@ class Session:
             refused_since = (refused_since or time.monotonic()) if is_refused else None
             if refused_since is not None and time.monotonic() - refused_since > self._waits.refused_s:
                 await self._commit.stop(within_s=0.0)
-            self._show("draining")
+            if not performing.done():
+                self._show("draining", until=deadline)
             await self._flush_partial()
             await self.beat_when_due()
             if time.monotonic() > deadline:
@@ -196,7 +216,7 @@ class Session:
 
     # -- supervision ----------------------------------------------------------------------------------------------
 
-    async def _supervise(self, feed: Feed, feeding: "asyncio.Task[None]", *, trial_only: bool) -> None:
+    async def _supervise(self, feed: Feeding, feeding: "asyncio.Task[None]", *, trial_only: bool) -> None:
         next_control = 0.0
         while self._end is None:
             if self._performing is not None and self._performing.done():
@@ -229,11 +249,13 @@ class Session:
             self._end = End(EndKind.PAUSED)
         elif job.state is JobState.PAUSED and not self._outage.is_probing:
             await self._outage.lift()  # the ledger did not take it when the endpoint came back
+        self._performer.resize(job.concurrency)
+        await self._performer.turnstile.follow(Limits(job.rpm, job.tpm))
         if self._end is not None:
             self._performer.close()
         self._job = job
 
-    async def _look_for_work(self, feed: Feed, *, trial_only: bool) -> None:
+    async def _look_for_work(self, feed: Feeding, *, trial_only: bool) -> None:
         performer = self._performer
         now = time.monotonic()
         if feed.is_exhausted and not performer.has_work:
@@ -281,6 +303,15 @@ class Session:
 
     # -- small things ---------------------------------------------------------------------------------------------
 
+    def _wake(self) -> None:
+        self._performer.wake()
+
+    def _is_rested(self) -> bool:
+        """Say whether no request of this job can have left within the last minute, and a little."""
+        since_at = time.time() - MINUTE.span_us / 1e6
+        with self._ledger.read() as connection:
+            return not has_sent_since(connection, self._job.id, since_at, except_worker=self._worker.id)
+
     def _read_job(self) -> Job:
         with self._ledger.read() as connection:
             return job_moves.read_job(connection, self._job.id)
@@ -309,6 +340,14 @@ class Session:
                 tokens_per_s=tokens_per_s,
             )
         )
+        if self._moving_on is None or self._moving_on.done():  # a folder that hangs must not take every thread
+            self._moving_on = self._run_aside(self._move_epoch_on())
+
+    async def _move_epoch_on(self) -> None:
+        """Leave copies of the ledger behind; stop where one of them has gone on with the job as well."""
+        copied = await asyncio.to_thread(move_epoch_on, self._ledger, self._job, self._worker)
+        if copied is not None:
+            self.trip(Trip(copied.kind, copied.message, copied.exit_code))
 
     async def _try_to_write(self, step: Callable[..., object]) -> None:
         """Make a small ledger write; its failure is not the run's."""
@@ -319,9 +358,13 @@ class Session:
 
     def _aside(self, step: Callable[..., object]) -> None:
         """Make a small ledger write beside the event loop."""
-        task = asyncio.create_task(self._try_to_write(step))
+        self._run_aside(self._try_to_write(step))
+
+    def _run_aside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
         self._side_tasks.add(task)
         task.add_done_callback(self._side_tasks.discard)
+        return task
 
     async def _flush_partial(self) -> None:
         fresh, self._performer.completed = self._performer.completed, []
@@ -331,18 +374,22 @@ class Session:
     def _why_waiting(self, is_held: bool) -> str | None:
         if self._commit.trouble is not None:
             return self._commit.trouble.message
-        return (self._outage.note or self._note) if is_held else None
+        return (self._outage.note or self._note) if is_held else self._performer.turnstile.note
 
-    def _show(self, phase: str, *, trial_only: bool = False) -> None:
-        is_held = self._performer.pace.is_held(time.monotonic())
+    def _show(self, phase: str, *, trial_only: bool = False, until: float | None = None) -> None:
+        now = time.monotonic()
+        is_held = until is None and self._performer.pace.is_held(now)
+        note = self._why_waiting(is_held)
+        if until is not None and note is None:
+            note = f"{self.in_flight} in flight will finish, {max(0.0, until - now):.0f} s at most"
         self._voice.watch(
-            moment(
+            self._meter.moment(
                 self._job,
                 self._performer.tally,
-                base=self._base,
                 phase="waiting" if is_held else phase,
                 trial_only=trial_only,
-                note=self._why_waiting(is_held),
-                now=time.monotonic(),
+                note=note,
+                is_away=self._outage.is_probing,
+                now=now,
             )
         )

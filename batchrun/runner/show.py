@@ -1,15 +1,23 @@
 """One item with its whole history."""
 
+import difflib
 from typing import Any
 
+from batchrun.core.outcome import Charge
+from batchrun.core.states import AttemptState
 from batchrun.errors import UsageFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import item_history
+from batchrun.ledger.reports import item_history, some_item_names
+
+BILLED = {Charge.CERTAIN: "yes", Charge.POSSIBLE: "perhaps", Charge.NONE: "no"}
 
 
 def show_item(ledger: Ledger, task_id: str, custom_id: str) -> dict[str, Any]:
-    """Return one item: its row, its request, and every attempt in order, each with its public id.
+    """Return one item: its row, its request, and every attempt in order of time, superseded revisions' ones included.
+
+    To what the ledger keeps of an attempt comes `no` (from 1), `attempt_id`, `billed` (yes, no, perhaps) and
+    `waited_s`, the seconds from its end until the next one was sent. Bodies are bytes, None where none is (left).
 
     Raises:
         JobNotFound, UsageFault: there is no such job or item.
@@ -17,10 +25,38 @@ def show_item(ledger: Ledger, task_id: str, custom_id: str) -> dict[str, Any]:
     with ledger.read() as connection:
         job = job_moves.find_job(connection, task_id)
         shown = item_history(connection, job.id, custom_id)
+        near = [] if shown else some_item_names(connection, job.id, like=custom_id)
     if shown is None:
-        raise UsageFault(f"job {task_id!r} has no item {custom_id!r}", hint=f"batchrun failures {task_id} --items")
-    for attempt in shown["attempts"]:
+        close = difflib.get_close_matches(custom_id, near, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UsageFault(
+            f"job {task_id!r} has no item {custom_id!r}: ids are those of its input file",
+            hint=f"{hint}batchrun failures {task_id} --items lists what stopped",
+        )
+    attempts = shown["attempts"]
+    for number, attempt in enumerate(attempts, start=1):
+        attempt["no"] = number
         attempt["attempt_id"] = ledger.attempt_id(attempt["key"])
         attempt["raw"] = None if attempt["raw"] is None else bytes(attempt["raw"])
+        attempt["billed"] = BILLED[Charge(attempt["charge"])]
+        attempt["waited_s"] = _gap_s(attempt, attempts[number]) if number < len(attempts) else None
     shown["body"] = None if shown["body"] is None else bytes(shown["body"])
+    shown["job"] = job
     return shown
+
+
+def telling_answer(shown: dict[str, Any]) -> bytes | None:
+    """Return the body that tells the item's story: the answer, or else the last body that came at all."""
+    attempts = shown["attempts"]
+    answered = [one for one in attempts if one["key"] == shown["answer_key"]]
+    came = answered or [one for one in attempts if one["raw"] and one["state"] != AttemptState.ANSWERED]
+    raw: bytes | None = came[-1]["raw"] if came else None
+    return raw
+
+
+def _gap_s(attempt: dict[str, Any], after: dict[str, Any]) -> float | None:
+    """Return the time between an attempt's end and the next one's start, in seconds; wall clocks may have been set."""
+    began_at = after["sent_at"] or after["claimed_at"]
+    if attempt["ended_at"] is None:
+        return None
+    return float(max(0.0, began_at - attempt["ended_at"]))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchrun.core.outcome import CAUSES
 from batchrun.core.states import FINAL_JOB_STATES, ItemState, JobState
 from batchrun.core.stats import percentile
 from batchrun.errors import JobNotFound
@@ -13,20 +12,11 @@ from batchrun.ledger.jobs import Job, find_job, list_jobs
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import holds_lock
 from batchrun.ledger.reports import AttemptReport, count_items, heartbeat, recent_latencies, report_attempts, warnings
+from batchrun.runner.hints import Hint, hint_for_stop
 
 AUTH_REASONS = frozenset({"auth", "forbidden"})
 # Pauses that a person asked for, or that simply end a command's work, rather than a guard's stop.
 QUIET_REASONS = frozenset({"paused_by_user", "trial_only", "declined"})
-# What to do about a guard's stop that is no endpoint's refusal; for these `CAUSES` has the words.
-MENDS = {
-    "unreachable": "start the endpoint or correct OPENAI_BASE_URL, then `batchrun resume`",
-    "endpoint_down": "bring the endpoint back, then `batchrun resume`",
-    "failures_in_a_row": "look at the endpoint's own log and at `batchrun failures`, then `batchrun resume`",
-    "fail_on_error": "look at `batchrun failures`; `batchrun resume` goes on all the same",
-    "trial_gate": "look at `batchrun failures`; `batchrun resume` starts the full run all the same",
-    "budget": "raise the limit: `batchrun resume --max-cost`",
-    "disk_full": "free disk space, then `batchrun resume`",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +30,7 @@ class Standing:
     e2el_p50_s: float | None
     e2el_p95_s: float | None
     items_per_s: float | None
+    tokens_per_s: float | None  # output tokens
     in_flight: int
     holder: dict[str, Any] | None  # name, host, pid of the process that performs it
     has_died: bool  # its holder is certainly dead: seen on its own host only
@@ -51,13 +42,16 @@ class Standing:
         return self.job.state not in FINAL_JOB_STATES and self.job.holder is not None and not self.has_died
 
     @property
+    def hint(self) -> Hint | None:
+        """What can be done about the stop; None where the job did not stop, or a person stopped it."""
+        is_stopped = self.job.state is JobState.PAUSED and self.job.reason not in QUIET_REASONS
+        has_answers = self.counts[ItemState.COMPLETED] > 0
+        return hint_for_stop(self.job, has_answers=has_answers) if is_stopped else None
+
+    @property
     def mend(self) -> str | None:
-        """Say what can be done about the stop; None where the job did not stop, or a person stopped it."""
-        reason = self.job.reason or ""
-        if self.job.state is not JobState.PAUSED or reason in QUIET_REASONS:
-            return None
-        cause = CAUSES.get(reason)
-        return cause.hint if cause else MENDS.get(reason)
+        """The hint's words."""
+        return self.hint.words if self.hint else None
 
     @property
     def performer(self) -> str:
@@ -107,6 +101,7 @@ def read_standing(ledger: Ledger, task_id: str) -> Standing:
             e2el_p50_s=percentile(latencies, 50),
             e2el_p95_s=percentile(latencies, 95),
             items_per_s=holder["items_per_s"] if holder else None,
+            tokens_per_s=holder["tokens_per_s"] if holder else None,
             in_flight=(holder["in_flight"] or 0) if holder else 0,
             holder={name: holder[name] for name in ("name", "host", "pid")} if holder else None,
             has_died=has_died,
@@ -123,7 +118,7 @@ def latest_job(ledger: Ledger) -> str:
     with ledger.read() as connection:
         found = list_jobs(connection)
     if not found:
-        raise JobNotFound("this ledger holds no job yet", hint="batchrun submit jobs/job.json")
+        raise JobNotFound("this ledger holds no job yet", hint="batchrun submit jobs/job.json makes one")
     return found[0].task_id
 
 

@@ -4,22 +4,26 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from batchrun.core.prices import to_pusd, worst_cost_pusd
 from batchrun.core.sample import choose
 from batchrun.core.states import JobState
 from batchrun.errors import BadInput, Fault, IllegalMove, JobBusy, JobNotFound, SpecChanged
-from batchrun.files.inputs import InputItem, RejectedLine, read_items
+from batchrun.files.inputs import InputItem, RejectedLine, Watch, read_items
+from batchrun.files.paths import is_same_file
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer
 from batchrun.ledger.register import Changes, Line, accept, compare, forget_items, stage, unstage, write_items
 from batchrun.runner.check import Checked
+from batchrun.runner.purged import CHANGE, refuse_purged
 from batchrun.runner.standing import read_standing
 
 FOLLOW_S = 0.2
+WATCHED_EVERY = 500  # items
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,19 @@ def find(ledger: Ledger, task_id: str) -> Job | None:
 
 
 def register(
-    ledger: Ledger, checked: Checked, *, spec: dict[str, Any], worker_id: int, is_trial: bool = False
+    ledger: Ledger,
+    checked: Checked,
+    *,
+    spec: dict[str, Any],
+    worker_id: int,
+    is_trial: bool = False,
+    watch: Watch | None = None,
 ) -> Job | None:
     """- -> validating -> in_progress: write the job with all its items, held by this process.
 
     Args:
         is_trial: a trial is wanted even where it leaves nothing for a full run.
+        watch: told now and then how many items are written, of how many.
 
     Returns:
         The job, or None when another process registered it first.
@@ -79,7 +90,7 @@ def register(
     has_trial = 0 < len(chosen) < checked.survey.items or (is_trial and bool(chosen))
     max_cost = spec["max_cost_usd"]
     with ledger.write() as connection:
-        _refuse_shared_output(connection, checked)
+        refuse_shared_output(connection, checked)
         job = job_moves.register_job(
             connection,
             task_id=checked.spec.task_id,
@@ -91,18 +102,21 @@ def register(
             on_unknown=spec["on_unknown"],
             concurrency=spec["concurrency"],
             retry_times=spec["retry_times"],
+            rpm=spec["rpm"],
+            tpm=spec["tpm"],
             max_cost_pusd=to_pusd(max_cost),
             holder=worker_id,
             now=now,
         )
     if job is None:
         return None
-    return _fill(ledger, checked, job, trial=chosen if has_trial else frozenset(), now=now)
+    return _fill(ledger, checked, job, trial=chosen if has_trial else frozenset(), now=now, watch=watch)
 
 
-def _fill(ledger: Ledger, checked: Checked, job: Job, *, trial: frozenset[int], now: float) -> Job:
+def _fill(ledger: Ledger, checked: Checked, job: Job, *, trial: frozenset[int], now: float, watch: Watch | None) -> Job:
+    taken = lines(checked) if watch is None else _watched(lines(checked), job.total, watch)
     try:
-        write_items(ledger, job.id, lines(checked), trial=_positions(checked, trial), now=now)
+        write_items(ledger, job.id, taken, trial=_positions(checked, trial), now=now)
     except BadInput as error:
         with ledger.write() as connection:
             job_moves.move_job(connection, job.id, "fail", now=time.time(), reason="input", message=str(error))
@@ -110,6 +124,14 @@ def _fill(ledger: Ledger, checked: Checked, job: Job, *, trial: frozenset[int], 
     with ledger.write() as connection:
         job_moves.move_job(connection, job.id, "open", now=time.time())
         return job_moves.read_job(connection, job.id)
+
+
+def _watched(taken: Iterator[Line], total: int, watch: Watch) -> Iterator[Line]:
+    """Pass the lines on, and tell how many there were."""
+    for number, line in enumerate(taken, start=1):
+        yield line
+        if number % WATCHED_EVERY == 0:
+            watch(number, total)
 
 
 def is_unfinished(job: Job) -> bool:
@@ -126,6 +148,7 @@ def take_over_registration(
     observer: Observer,
     wait: bool,
     say: Callable[[str], None],
+    watch: Watch | None = None,
 ) -> Job | None:
     """Finish a registration that died half-way: forget what it had written, and write it anew.
 
@@ -159,7 +182,8 @@ def take_over_registration(
     forget_items(ledger, job.id)
     trial = job.spec["trial"]
     chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
-    return _fill(ledger, checked, job, trial=chosen if job.phase == "trial" else frozenset(), now=time.time())
+    tried = chosen if job.phase == "trial" else frozenset()
+    return _fill(ledger, checked, job, trial=tried, now=time.time(), watch=watch)
 
 
 def _is_taken(ledger: Ledger, job: Job, worker_id: int, observer: Observer) -> bool:
@@ -205,14 +229,20 @@ def lines(checked: Checked) -> Iterator[Line]:
         )
 
 
-def _refuse_shared_output(connection: Any, checked: Checked) -> None:
+def refuse_shared_output(connection: Any, checked: Checked) -> None:
+    """Refuse a job that would write into another job's files.
+
+    Raises:
+        BadInput: naming the other job.
+    """
     for other in job_moves.list_jobs(connection):
         if other.task_id == checked.spec.task_id or other.state is JobState.FAILED:
             continue
-        theirs = {other.spec["output_file"], other.spec["error_file"]}
-        if str(checked.output) in theirs or str(checked.errors) in theirs:
-            what = f"'output_file' {str(checked.output)!r} is job {other.task_id!r}'s output"
-            raise BadInput([Fault("spec", what, "name another output_file")])
+        theirs = [Path(other.spec[name]) for name in ("output_file", "error_file")]
+        for key, mine in (("output_file", checked.output), ("error_file", checked.errors)):
+            if any(is_same_file(mine, one) for one in theirs):
+                what = f"{key!r} {str(mine)!r} is job {other.task_id!r}'s output"
+                raise BadInput([Fault("spec", what, f"name another {key}")])
 
 
 def without_identity(job: Job, spec: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +261,12 @@ def is_same(job: Job, checked: Checked) -> bool:
 
 
 def explain_changes(ledger: Ledger, checked: Checked, job: Job) -> Changes:
-    """Compare a changed input with the job's items."""
+    """Compare a changed input with the job's items.
+
+    Raises:
+        IllegalMove: the job is purged.
+    """
+    refuse_purged(job, CHANGE)
     stage(ledger, job.id, lines(checked))
     with ledger.read() as connection:
         return compare(connection, job.id)

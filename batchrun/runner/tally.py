@@ -1,5 +1,6 @@
 """What this process has done so far: live counts, rates and latencies for those who watch. The ledger is the truth."""
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -8,6 +9,17 @@ from batchrun.core.states import AttemptState, ItemState
 from batchrun.core.stats import percentile
 
 WINDOW_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that brought no answer, and what became of its item."""
+
+    custom_id: str
+    cause: str | None
+    message: str
+    to: ItemState
+    at: float  # seconds on the clock of whoever tells it
 
 
 @dataclass
@@ -20,7 +32,8 @@ class Tally:
     retries: int = 0
     completion_tokens: int = 0
     in_flight: int = 0
-    last_failure: str | None = None
+    last_failure: Failure | None = None
+    last_answer_at: float | None = None
     latencies_s: deque[float] = field(default_factory=lambda: deque(maxlen=2_000))
     _recent: deque[tuple[float, int, int]] = field(default_factory=deque)  # second, items, tokens
 
@@ -33,12 +46,13 @@ class Tally:
         tokens = evidence.usage.completion_tokens or 0
         if evidence.outcome is AttemptState.ANSWERED:
             self.answers += 1
+            self.last_answer_at = now
             self.completion_tokens += tokens
             if evidence.timing is not None:
                 self.latencies_s.append(evidence.timing.duration_s)
             self._count(now, tokens)
         elif evidence.message:
-            self.last_failure = f"{custom_id}: {evidence.message}"
+            self.last_failure = Failure(custom_id, evidence.cause, evidence.message, to, now)
 
     def _count(self, now: float, tokens: int) -> None:
         second = float(int(now))
@@ -50,14 +64,25 @@ class Tally:
         while self._recent and self._recent[0][0] < now - WINDOW_S - 1:
             self._recent.popleft()
 
+    def measure_anew(self, now: float) -> None:
+        """Forget the rates so far: what comes now is another kind of work."""
+        self._recent.clear()
+        self.began = now
+
     def rates(self, now: float) -> tuple[float | None, float | None]:
-        """Return (items/s, output tokens/s) over the last ten seconds; None before anything was answered."""
+        """Return (items/s, output tokens/s) over the last ten seconds; None while nothing was answered in them."""
         recent = [entry for entry in self._recent if entry[0] >= now - WINDOW_S]
         if not recent:
             return None, None
-        span_s = max(1.0, min(WINDOW_S, now - max(self.began, recent[0][0])))
+        # The window begins with a whole second: what came earlier in that second is counted too.
+        span_s = max(1.0, now - max(self.began, math.ceil(now - WINDOW_S)))
         return sum(entry[1] for entry in recent) / span_s, sum(entry[2] for entry in recent) / span_s
 
-    def latency(self, p: float) -> float | None:
-        """Return the p-th percentile of the latest answers' durations, in seconds."""
-        return percentile(list(self.latencies_s), p)
+    def silent_s(self, now: float) -> float:
+        """Return for how long no answer has come."""
+        return now - max(self.began, self.last_answer_at or 0.0)
+
+    def latencies(self) -> tuple[float | None, float | None]:
+        """Return p50 and p95 of the latest answers' durations, in seconds."""
+        ordered = sorted(self.latencies_s)
+        return percentile(ordered, 50), percentile(ordered, 95)

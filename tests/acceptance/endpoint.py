@@ -1,6 +1,7 @@
 """An endpoint that follows a script: which request gets which reply, and what a provider would have charged for it.
 
-A script is `{"rules": [RULE...], "default": REPLY}`; the first rule that matches and has a reply left answers.
+A script is `{"rules": [RULE...], "default": REPLY}`; the first rule that matches and has a reply left answers. A GET
+gets the list of its `models`.
 
 RULE   `when`: all of these must hold; `replies`: used up one after another for each item (`"shared": true`: for all
        items together); `then`: "again" repeats the last reply for ever, "default" lets the rule no longer apply.
@@ -60,6 +61,7 @@ class ScriptedEndpoint:
         self.script = script
         self.requests: list[Request] = []
         self.answered = 0  # replies sent to the end
+        self.looks = 0  # requests that were no POST: for the list of models
         self.port = 0
         self._log_path = log
         self._used: dict[tuple[int, str], int] = {}
@@ -120,7 +122,9 @@ class ScriptedEndpoint:
                 body = await reader.readexactly(int(headers.get("content-length") or 0))
                 path = target.partition("?")[0]
                 if method != "POST":
-                    await _send_whole(writer, 200, {}, b'{"object": "list", "data": []}')
+                    self.looks += 1
+                    listed = [{"id": name, "object": "model"} for name in self.script.get("models", [])]
+                    await _send_whole(writer, 200, {}, json.dumps({"object": "list", "data": listed}).encode())
                 elif not await self._answer(reader, writer, path, headers, body, is_reused=count > 1):
                     break
         writer.close()

@@ -13,7 +13,7 @@ import pytest
 from tests.docs.blocks import Block, Shell, blocks_of, fits
 
 ROOT = Path(__file__).parents[2]
-RUN = ("README.md", "docs/quickstart.md", "docs/inputs.md")
+RUN = ("README.md", "docs/quickstart.md", "docs/inputs.md", "docs/outputs.md")
 PORT = "8000"  # in the documents; here a free one takes its place
 
 

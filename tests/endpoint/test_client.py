@@ -351,6 +351,7 @@ def test_a_closed_port_is_not_reachable_and_lists_no_models() -> None:
     ("body", "models"),
     [
         (b'{"object": "list", "data": [{"id": "a"}, {"id": "b"}]}', ["a", "b"]),
+        (b'{"data": [{"id": "a"}, {"id": "a"}, {"id": "\\u001b[31mred\\n"}]}', ["a", "[31mred"]),
         (b'{"data": []}', []),
         (b'{"data": null}', None),
         (b'{"data": [1]}', None),
@@ -365,6 +366,16 @@ def test_models_are_listed_where_the_endpoint_lists_them(body: bytes, models: li
             return await endpoint.models()
 
     assert run(work()) == models
+
+
+def test_a_models_name_is_recorded_without_the_key() -> None:
+    async def work() -> list[str] | None:
+        body = b'{"data": [{"id": "for-sk-secret-0123456789"}]}'
+        key = "sk-secret-0123456789"
+        async with serving(always(reply(body))) as server, endpoint_at(server.base_url, key=key) as endpoint:
+            return await endpoint.models()
+
+    assert run(work()) == ["for-***"]
 
 
 # --- proxies ---

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from batchrun.core.states import ItemState
-from batchrun.files.outputs import OutputItem, answer_line, error_line
+from batchrun.files.outputs import Asked, OutputItem, answer_line, error_line
 
 RAW = b'{"id": "chatcmpl-1", "choices": [{"message": {"content": "caf\\u00e9 \\n \xe2\x80\xa8"}}], "x": 1.50}'
 ITEM = OutputItem(
@@ -162,3 +162,18 @@ def test_broken_text_in_a_message_cannot_break_the_line() -> None:
     assert (
         read(error_line(replace(FAILED, message="cut \ud83d\n\u2028\0")))["error"]["message"] == "cut \ufffd\n\u2028\0"
     )
+
+
+def test_what_was_asked_stands_in_our_own_key() -> None:
+    body = b'{"messages":[{"role":"user","content":"\xe2\x80\xa8"}]}'
+    asked = Asked("/v1/chat/completions", body, {"id": 1, "x": ["\ud83d", None]})
+    for line in (answer_line(replace(ITEM, asked=asked)), error_line(replace(FAILED, asked=asked))):
+        assert read(line)["batchrun"]["input"] == {
+            "path": "/v1/chat/completions",
+            "body": json.loads(body),
+            "row": {"id": 1, "x": ["\ufffd", None]},
+        }
+        assert b'"body":' + body in line
+    rejected = replace(ITEM, state=ItemState.REJECTED, raw=None, status=None, asked=Asked(None, None, {"id": 1}))
+    assert read(error_line(rejected))["batchrun"]["input"] == {"path": None, "body": None, "row": {"id": 1}}
+    assert "input" not in read(answer_line(ITEM))["batchrun"]

@@ -111,7 +111,9 @@ def test_an_output_that_cannot_be_written_says_what_to_do(source: Path) -> None:
     assert "is a device" in faults(source, Path("/dev/null"), errors)[0]
     assert "is no folder" in faults(source, source / "out.jsonl", errors)[0]
     for suffix in ("csv", "parquet", "gz"):
-        assert f"is written as JSONL, and its name says .{suffix}" in faults(source, folder / f"out.{suffix}", errors)[0]
+        assert (
+            f"is written as JSONL, and its name says .{suffix}" in faults(source, folder / f"out.{suffix}", errors)[0]
+        )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")

@@ -21,6 +21,7 @@ from batchrun.ledger.claims import Claim, claim, release
 from batchrun.ledger.consents import Stopped, stopped_items
 from batchrun.ledger.events import read_events
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.purge import Contents, begin_purge, delete_contents, end_purge
 from batchrun.ledger.register import Line, write_items
 from batchrun.ledger.reports import count_items
 from batchrun.ledger.schema import answers, attempts, heartbeats, metadata, split_key, workers
@@ -290,6 +291,26 @@ class Desk:
         with self.ledger.write() as connection:
             return jobs.move_job(connection, self.job_id, name, now=self.now, **more)
 
+    def begin_purge(self) -> None:
+        """Mark the job as purged, held for the moment by this desk's worker."""
+        with self.ledger.write() as connection:
+            assert jobs.take(connection, self.job_id, worker_id=self.worker, instead_of=None, now=self.now)
+            begin_purge(connection, self.job_id, holder=self.worker, now=self.now)
+            jobs.drop(connection, self.job_id, worker_id=self.worker, active_s=0.0)
+
+    def purge(self) -> Contents:
+        """Forget the job's contents."""
+        self.begin_purge()
+        contents = delete_contents(self.ledger, self.job_id)
+        with self.ledger.write() as connection:
+            end_purge(connection, self.job_id, forgotten=contents, now=self.now)
+        return contents
+
+    def end(self) -> None:
+        """Close the job, as its holder does when nothing is left to do."""
+        assert self.move("finalize")
+        assert self.move("close" if self.job.was_cancelled else "complete")
+
     def set(self, **values: Any) -> None:
         """Change the job's settings as a person does."""
         with self.ledger.write() as connection:
@@ -411,8 +432,12 @@ _ATTEMPTS = (
 
 def _attempts_by_item(connection: Connection, job_id: int) -> dict[int, list[Any]]:
     made: dict[int, list[Any]] = {}
+    job = connection.execute(_JOB, {"the_job": job_id}).one()
     for attempt in connection.execute(_ATTEMPTS, {"the_job": job_id}):
-        assert attempt.state != AttemptState.ANSWERED or attempt.answer, f"{attempt} was answered: with what?"
+        if job.purged_at is not None:
+            assert (attempt.answer, attempt.message) == (None, None), f"{attempt} was purged"
+        elif job.purge_began_at is None:
+            assert attempt.state != AttemptState.ANSWERED or attempt.answer, f"{attempt} was answered: with what?"
         made.setdefault(split_key(attempt.key)[0], []).append(attempt)
     return made
 

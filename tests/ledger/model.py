@@ -90,6 +90,7 @@ class Model:
     limit: int | None = None
     state: str = "in_progress"
     was_cancelled: bool = False
+    is_purged: bool = False
     dead: set[int] = field(default_factory=set)
 
     @property
@@ -158,9 +159,10 @@ class Model:
         decision = decide(what.evidence, tries, policy(self.on_unknown, self.retry_times))
         item.tries += decision.counted - undo
         to, wait_s, throttled_s = decision.to, decision.wait_s, decision.throttled_s
-        if to is ItemState.PENDING and self.was_cancelled:
+        if to is ItemState.PENDING and (self.was_cancelled or self.is_purged):
             may_be_billed = {AttemptState.UNKNOWN: ItemState.IN_DOUBT, AttemptState.UNUSABLE: ItemState.FAILED}
-            to, wait_s, throttled_s = may_be_billed.get(what.outcome, ItemState.CANCELLED), 0.0, 0.0
+            otherwise = ItemState.CANCELLED if self.was_cancelled else ItemState.FAILED
+            to, wait_s, throttled_s = may_be_billed.get(what.outcome, otherwise), 0.0, 0.0
         if to is ItemState.PENDING and what.outcome in (AttemptState.UNKNOWN, AttemptState.UNUSABLE):
             item.permits += 1
         item.throttled_s += throttled_s
@@ -191,7 +193,7 @@ class Model:
         for number, fence in shown:
             item = self.items[number]
             is_stopped = item.state in (ItemState.IN_DOUBT, ItemState.FAILED)
-            if is_stopped and item.fence == fence and self.state != "cancelling":
+            if is_stopped and item.fence == fence and self.state != "cancelling" and not self.is_purged:
                 item.state, item.ready_at, item.tries, item.throttled_s = ItemState.PENDING, self.now, 0, 0.0
                 item.consents, item.permits, item.fence = item.consents + 1, item.permits + 1, fence + 1
                 moved += 1
@@ -207,7 +209,7 @@ class Model:
         return moved
 
     def retry_by_policy(self) -> tuple[int, int]:
-        if self.on_unknown != "retry" or self.was_cancelled:
+        if self.on_unknown != "retry" or self.was_cancelled or self.is_purged:
             return 0, 0
         retried = given_up = 0
         for item in self.items:
@@ -229,7 +231,7 @@ class Model:
         return len(pending)
 
     def reopen_cancelled(self) -> int:
-        cancelled = [item for item in self.items if item.state is ItemState.CANCELLED]
+        cancelled = [item for item in self.items if item.state is ItemState.CANCELLED and not self.is_purged]
         for item in cancelled:
             item.state, item.ready_at = ItemState.PENDING, self.now
         return len(cancelled)

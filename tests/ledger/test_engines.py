@@ -20,6 +20,7 @@ from batchrun.ledger.engines import (
     open_engine,
     parse_url,
     set_journal,
+    shown,
     sqlite_module,
     version_of,
 )
@@ -106,6 +107,7 @@ def test_every_connection_of_the_pool_is_durable_and_checks_its_keys(own_ledger:
         assert pragma("synchronous") == {2}, "FULL: an intent survives a power failure"
         assert pragma("foreign_keys") == {1}
         assert pragma("busy_timeout") == {30_000}
+        assert pragma("secure_delete") == {1}, "what is deleted is overwritten"
 
 
 class _Refusing:
@@ -365,6 +367,12 @@ def test_where_a_ledger_is_is_said_without_its_password(ledger: Ledger) -> None:
     if not ledger.is_sqlite:
         assert "***" in ledger.where
         assert str(ledger.url.password) not in ledger.where
+
+
+def test_a_password_in_the_query_of_an_address_is_not_shown_either() -> None:
+    url = parse_url("postgresql://me@127.0.0.1/jobs?password=Secret&sslmode=disable")
+    assert "Secret" not in shown(url)
+    assert shown(url).endswith("127.0.0.1/jobs")
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

@@ -110,7 +110,12 @@ class LedgerMachine(RuleBasedStateMachine):
             "pause_or_resume": (1 if state == "in_progress" else 6, state in ("in_progress", "paused")),
             "end": (2, True),
             "reopen": (6, state in ("completed", "cancelled")),
+            "purge": (2, state in ("completed", "cancelled") and not self.model.is_purged and not self.has_open()),
         }
+
+    def has_open(self) -> bool:
+        made = (attempt for item in self.model.items for attempt in item.attempts.values())
+        return any(attempt.state is AttemptState.INTENT for attempt in made)
 
     # -- workers ----------------------------------------------------------------------------------------------------
 
@@ -220,10 +225,16 @@ class LedgerMachine(RuleBasedStateMachine):
             self.model.state = "cancelled" if self.model.was_cancelled else "completed"
 
     def reopen(self, draw: Draw) -> None:
-        assert self.desk.move("reopen")
-        self.model.state, self.model.was_cancelled = "in_progress", False
-        if draw(st.booleans()):
+        assert self.desk.move("reopen") is not self.model.is_purged
+        if not self.model.is_purged:
+            self.model.state, self.model.was_cancelled = "in_progress", False
+        if self.model.is_purged or draw(st.booleans()):
             assert self.desk.reopen_cancelled() == self.model.reopen_cancelled()
+
+    def purge(self, _draw: Draw) -> None:
+        """A person lets it be forgotten. What is learnt later still counts, and nothing is sent again."""
+        self.desk.purge()
+        self.model.is_purged = True
 
     # -- what must hold after each step -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Connection, event
 
 from batchrun.core.states import ItemState
+from batchrun.ledger import purge
 from batchrun.ledger.claims import claim, lost_claims, release, within_budget
 from batchrun.ledger.consents import Stopped, consent
 from batchrun.ledger.jobs import move_job
@@ -19,6 +20,7 @@ from batchrun.ledger.reports import claimable_ids, count_items, next_ready_at
 from batchrun.ledger.results import results_of, stream_results
 from batchrun.ledger.settle import rescue, settle, settle_answers
 from batchrun.ledger.sweeps import incarnations, jobs_of
+from batchrun.ledger.watching import last_failure
 from tests.ledger.desk import ANSWERED, ENDPOINT, NOW, REFUSED, UNKNOWN, Desk, line, on_sqlite
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -116,6 +118,10 @@ def consent_to_some(desk: Desk, connection: Connection) -> None:
     consent(connection, desk.job_id, shown, now=NOW)
 
 
+def a_batch(desk: Desk) -> purge._Span:
+    return purge._Span(desk.job_id, desk.item_ids[500], desk.item_ids[1_000])
+
+
 # What goes through the ids it is given.
 BY_ID: dict[str, Callable[[Desk, Connection], Any]] = {
     "claim": claim_some,
@@ -123,6 +129,8 @@ BY_ID: dict[str, Callable[[Desk, Connection], Any]] = {
     "consent": consent_to_some,
     "read back lost claims": lambda desk, c: lost_claims(c, item_ids=desk.item_ids[:64], worker_id=desk.worker),
     "look at the budget": lambda desk, c: within_budget(c, desk.job_id, desk.item_ids[:64]),
+    "forget a batch": lambda desk, c: purge._forget(c, a_batch(desk)),
+    "measure a batch": lambda desk, c: (purge._sizes(c, a_batch(desk)), purge._count_texts(c, a_batch(desk))),
     "results of some items": lambda desk, c: results_of(c, desk.job_id, desk.item_ids[:500]),
 }
 # What goes through the items or attempts of one state. Where nearly all are in that state, Postgres reads them all.
@@ -133,6 +141,7 @@ BY_STATE: dict[str, Callable[[Desk, Connection], Any]] = {
     "next ready time": lambda desk, c: next_ready_at(c, desk.job_id, trial_only=False),
     "is it finished": lambda desk, c: move_job(c, desk.job_id, "finalize", now=NOW),
     "rescue": lambda desk, c: rescue(c, job_id=desk.job_id, worker_id=desk.worker, now=NOW),
+    "last failure": lambda desk, c: last_failure(c, desk.job_id),
     "whom to sweep": lambda desk, c: (incarnations(c, except_worker=0), jobs_of(c, desk.worker)),
 }
 
@@ -142,7 +151,9 @@ def plans_of(desk: Desk, do: Callable[[Desk, Connection], Any]) -> dict[str, lis
     with desk.ledger.write() as connection:
         with listening(desk.ledger) as heard:
             do(desk, connection)
-        plans = {said.text: plan(connection, said) for said in heard if said.text.startswith(("SELECT", "UPDATE"))}
+        plans = {
+            said.text: plan(connection, said) for said in heard if said.text.startswith(("SELECT", "UPDATE", "DELETE"))
+        }
         connection.rollback()
     assert plans
     return plans

@@ -93,6 +93,51 @@ def test_a_segment_begins_anew_only_when_everything_in_it_is_settled(tmp_path: P
     assert {3, 4, 5, 6} <= set(read(tmp_path))
 
 
+def test_what_the_ledger_has_is_overwritten_as_soon_as_nothing_else_is_in_the_segment(tmp_path: Path) -> None:
+    spool = new_spool(tmp_path, room=500)
+    for key in range(1, 5):
+        assert spool.append(key, ABOUT, body_of(key))
+    first, second = (segment.path for segment in spool.segments)
+    spool.settled(1)
+    assert set(read(tmp_path)) == {1, 2, 3, 4}, "an answer that is not settled lies behind it"
+    spool.settled(2)
+    assert not any(first.read_bytes())
+    assert set(read(tmp_path)) == {3, 4}
+    assert spool.append(5, ABOUT, body_of(5, 350))
+    spool.settled(3)
+    spool.settled(4)
+    assert not any(second.read_bytes())
+    assert read(tmp_path) == {5: body_of(5, 350)}
+
+
+def test_a_segment_that_grew_beyond_its_room_is_overwritten_to_its_end(tmp_path: Path) -> None:
+    spool = new_spool(tmp_path, room=300)
+    for key, size in ((1, 200_000), (2, 200_000), (3, 100_000)):
+        assert spool.append(key, ABOUT, body_of(key, size))
+    for key in (1, 2, 3):
+        spool.settled(key)
+    for segment in spool.segments:
+        assert segment.end == 0
+        assert not any(segment.path.read_bytes())
+
+
+@pytest.mark.parametrize("room", [1_000, 10_000])
+def test_a_torn_frame_is_overwritten_too(tmp_path: Path, room: int) -> None:
+    """In a segment of its own, and behind an answer that is not settled."""
+    spool = new_spool(tmp_path, room=room)
+    assert spool.append(1, ABOUT, body_of(1))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        assert not spool.append(2, ABOUT, body_of(2, 2 * room))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert read(tmp_path) == {1: body_of(1)}
+    spool.settled(1)
+    for segment in spool.segments:
+        assert not any(segment.path.read_bytes()), segment.path.name
+
+
 def test_a_spool_is_settled_when_the_ledger_has_everything(tmp_path: Path) -> None:
     spool = new_spool(tmp_path)
     assert spool.is_settled

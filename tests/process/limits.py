@@ -4,9 +4,12 @@ import ctypes
 import os
 import resource
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from batchrun.files.derived import DerivedFile
 
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
@@ -33,6 +36,17 @@ def obey_permissions() -> None:
     for place in (0, 1):
         sets[place] &= ~(1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH)
     assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
+
+
+def slow_disk(wait_s: float) -> None:
+    """Let every line of an output take a while, as on a disk that others keep busy."""
+    write = DerivedFile.write
+
+    def slowly(file: DerivedFile, data: bytes) -> None:
+        time.sleep(wait_s)
+        write(file, data)
+
+    DerivedFile.write = slowly  # type: ignore[method-assign]
 
 
 class Disk:

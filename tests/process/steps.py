@@ -90,7 +90,7 @@ def stop_while_registering(lab: Lab, run: Run) -> None:
     deadline = time.monotonic() + 20.0
     while True:
         run.kill(signal.SIGSTOP)
-        until(lambda: _process_state(run) == "T", "it has stopped")
+        until(lambda: process_state(run) == "T", "it has stopped")
         if not _is_locked(lab):
             break
         run.kill(signal.SIGCONT)
@@ -100,7 +100,8 @@ def stop_while_registering(lab: Lab, run: Run) -> None:
     assert standing.job.state is JobState.VALIDATING, "the registration was over too soon for this test"
 
 
-def _process_state(run: Run) -> str:
+def process_state(run: Run) -> str:
+    """Return the state letter of a process: T is a stopped one."""
     return Path(f"/proc/{run.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 

@@ -66,7 +66,8 @@ def _counts(lab: Lab) -> dict[str, int]:
 
 
 def _outputs(lab: Lab) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((lab.folder / "outputs").iterdir())}
+    paths = sorted((lab.folder / "outputs").iterdir())
+    return {path.name: path.read_bytes() for path in paths if not path.name.startswith(".")}
 
 
 def _object(run: Run, kind: str, code: int = 0) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def test_an_input_without_items_is_named(text: str | None, words: str, lab: Lab)
         ({"OPENAI_API_KEY": f"\u201c{SECRET}\u201d"}, {}, ["curly quote"]),
         ({}, {"base_url": "https://api.example.invalid/v1"}, ["no API key", "OPENAI_API_KEY"]),
         ({}, {"base_url": "https://api.example.invalid/v1", "api_key_env": "NOT_SET"}, ["NOT_SET", "export"]),
-        ({"BATCHRUN_BROKER": "redis://127.0.0.1:1"}, {}, ["BATCHRUN_BROKER"]),
+        ({"BATCHRUN_BROKER": "amqp://127.0.0.1:1"}, {}, ["must be Redis", "BATCHRUN_BROKER"]),
         ({"BATCHRUN_DEAD_AFTER_S": "soon"}, {}, ["BATCHRUN_DEAD_AFTER_S", "number"]),
     ],
 )
@@ -146,13 +146,20 @@ def test_faulty_lines_can_be_skipped_and_are_accounted_for(lab: Lab) -> None:
 # -- at the first requests ----------------------------------------------------------------------------------------
 
 
-def _stopped(lab: Lab, code: int, *words: str, env: dict[str, str] | None = None, count: int = 60) -> None:
+def _stopped(
+    lab: Lab,
+    code: int,
+    *words: str,
+    env: dict[str, str] | None = None,
+    count: int = 60,
+    then: str = f"batchrun resume {TASK}",
+) -> None:
     """Run a job that must stop after a handful of requests, with every item still to be done."""
     lab.write_input(count)
     lab.write_spec()
     run = lab.run(*SUBMIT, env=env)
     assert run.wait() == code, run.err + run.out
-    _says(run, *words, f"batchrun resume {TASK}")
+    _says(run, *words, then)
     assert lab.arrivals() <= HANDFUL
     standing = assert_accounts_agree(lab, is_over=False)
     assert standing.counts[ItemState.PENDING] == count
@@ -182,14 +189,14 @@ def _files_with(lab: Lab, secret: str) -> list[Path]:
 
 def test_a_model_that_is_not_served_stops_the_job(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(models=("another",), strict_models=True)
-    _stopped(lab, 5, "model", "mock")
+    _stopped(lab, 5, "model", "mock", "has 'another'", then="batchrun submit jobs/job.json --accept-changes")
     replace_endpoint(lab, strict_models=False)
     _mended(lab)
 
 
 def test_a_wrong_model_is_mended_in_the_spec(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(models=("another",), strict_models=True)
-    _stopped(lab, 5, "model", "mock")
+    _stopped(lab, 5, "model", "mock", "has 'another'", then="batchrun submit jobs/job.json --accept-changes")
     lab.write_spec(model="another")
     assert lab.run(*SUBMIT).wait() == 2
     run = lab.run(*SUBMIT, "--accept-changes")

@@ -42,7 +42,7 @@ def _finished(lab: Lab, *, doubts_at_most: int = 0) -> None:
     assert_settled(lab, count=COUNT, doubts_at_most=doubts_at_most, concurrency=CONCURRENCY)
     assert_sent_once(lab)
     assert_outputs_whole(lab, ids(COUNT))
-    assert not list((lab.folder / "outputs").glob(".*"))
+    assert not list((lab.folder / "outputs").glob(".*.tmp-*"))
 
 
 def test_an_output_that_does_not_fit_on_its_disk_is_written_when_there_is_room(lab: Lab) -> None:

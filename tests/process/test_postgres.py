@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,20 @@ def test_a_postgres_that_is_away_is_named_without_its_password(lab: Lab, tmp_pat
     assert "very-secret" not in run.err + run.out
     assert "unexpected" not in run.err
     assert lab.arrivals() == 0
+
+
+def test_a_job_in_postgres_is_purged_and_accounted_for(lab: Lab) -> None:
+    assert lab.run(*SUBMIT).wait() == 0
+    before = lab.standing()
+    assert lab.run("export", TASK, "-o", "all.csv", "--join-input", "--order", "finish").wait() == 0
+    assert len((lab.folder / "all.csv").read_text().splitlines()) == COUNT + 1
+    run = lab.run("purge", TASK)
+    assert run.wait() == 0, run.err
+    assert f"purged: {COUNT} requests, {COUNT} answers" in run.out
+    assert "when Postgres vacuums its tables" in run.out
+    with closing(lab.ledger()) as ledger, ledger.read() as connection:
+        for table in ("requests", "answers"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
+    assert lab.run("export", TASK).wait() == 2
+    after = assert_accounts_agree(lab)
+    assert (after.counts, after.attempts) == (before.counts, before.attempts)

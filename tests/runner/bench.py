@@ -11,6 +11,7 @@ from typing import Any
 
 from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Timing
 from batchrun.core.prices import Price
+from batchrun.core.rate_book import LocalWindows
 from batchrun.core.retry import OnUnknown
 from batchrun.core.states import ItemState
 from batchrun.endpoint.classify import Profile, classify
@@ -25,6 +26,7 @@ from batchrun.runner.ends import End, Waits
 from batchrun.runner.gear import Gear, Voice
 from batchrun.runner.means import Rules
 from batchrun.runner.partial import PartialOutput
+from batchrun.runner.perform import boot_clock
 from batchrun.runner.policy import make_policy
 from batchrun.runner.session import Session
 
@@ -137,6 +139,7 @@ class Bench:
         now = time.time()
         spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
         spec |= {"fail_on_error": self.fail_on_error, "endpoint_down_limit_s": 0.5}
+        spec["error_file"] = str(self.folder / "out.errors.jsonl")
         with self.ledger.write() as connection:
             registered = job_moves.register_job(
                 connection,
@@ -177,7 +180,7 @@ class Bench:
             counted = count_items(connection, self.job_id)
         return Counter({state.value: count for state, count in counted.items() if count})
 
-    def session(self) -> Session:
+    def gear(self) -> Gear:
         policy = make_policy(
             on_unknown=self.on_unknown,
             retry_times=self.retry_times,
@@ -185,24 +188,30 @@ class Bench:
             first_wait_s=0.02,
             throttle_budget_s=self.throttle_budget_s,
         )
-        gear = Gear(
+        return Gear(
             endpoint_of=lambda job: self.endpoint,
             rules_of=lambda job: Rules(Judge(), self.price, policy),
+            windows_of=lambda job: LocalWindows(clock=boot_clock),
             is_free=lambda job: True,
             queue_of=lambda name: self.queue,
             waits_of=lambda job: self.waits,
             dead_after_s=10.0,
             worker_name="bench",
         )
+
+    def session(self) -> Session:
         voice = Voice(
             watch=lambda progress: None,
             say=self.said.append,
             log=lambda event, **fields: None,
             show_trial=lambda report: None,
             go_on=lambda report: True,
+            asks=lambda job: False,
         )
         partial = PartialOutput(self.ledger, self.job_id, self.folder / "out.jsonl")
-        return Session(ledger=self.ledger, job=self.job, worker=self.worker, gear=gear, voice=voice, partial=partial)
+        return Session(
+            ledger=self.ledger, job=self.job, worker=self.worker, gear=self.gear(), voice=voice, partial=partial
+        )
 
     def run(self, meanwhile: Callable[[Session], Awaitable[None]] | None = None, *, timeout_s: float = 20.0) -> End:
         """Work on the job to an end; `meanwhile` runs beside it."""

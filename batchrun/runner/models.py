@@ -1,0 +1,73 @@
+"""The models that an endpoint does have, told where a job stops because it lacks the wanted one."""
+
+import asyncio
+import difflib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Protocol
+
+from batchrun.errors import LedgerFault
+from batchrun.ledger.jobs import Job
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.trial import models_not_found
+from batchrun.runner.ends import End
+
+REASON = "model_not_found"
+NAMED = 10
+LEAST = 4  # characters of a name that may stand inside another
+CLOSE = 0.6  # likeness (0..1) from which a name may be what was meant
+
+
+class Lists(Protocol):
+    """Lists its models; None where it gives no such list. Never billed, never raises."""
+
+    async def models(self) -> list[str] | None: ...
+
+
+async def name_models(end: End, endpoint: Lists, ledger: Ledger, job: Job) -> End:
+    """Add to a stop for a missing model which ones there are, the likeliest first; any other end stays as it is.
+
+    The endpoint is asked once, and it is no fault where it, or the ledger, does not say.
+    """
+    trip = end.trip
+    if trip is None or trip.reason != REASON or (names := await endpoint.models()) is None:
+        return end
+    with suppress(LedgerFault):
+        wanted = await asyncio.to_thread(_refused_models, ledger, job)
+        message = f"{trip.message.rstrip('. ')}. {models_words(names, wanted)}"
+        return replace(end, trip=replace(trip, message=message))
+    return end
+
+
+def _refused_models(ledger: Ledger, job: Job) -> list[str]:
+    with ledger.read() as connection:
+        return models_not_found(connection, job.id) or [str(job.spec["model"])]
+
+
+def models_words(names: Sequence[str], wanted: Sequence[str]) -> str:
+    """Say which models there are, at most ten of them, and which may be meant."""
+    if not names:
+        return "The endpoint lists no model at all"
+    ordered = sorted(names, key=lambda name: -_likeness(name, wanted))
+    shown, rest = ordered[:NAMED], len(names) - NAMED
+    more = f" and {rest:,} more" if rest > 0 else ""
+    if _likeness(ordered[0], wanted) < CLOSE:
+        return f"The endpoint has {', '.join(map(repr, shown))}{more}"
+    others = f" It also has {', '.join(map(repr, shown[1:]))}{more}" if shown[1:] else " It has no other"
+    return f"Did you mean {ordered[0]!r}?{others}"
+
+
+def _likeness(name: str, wanted: Sequence[str]) -> float:
+    return max((_likeness_of_two(name.casefold(), one.casefold()) for one in wanted), default=0.0)
+
+
+def _likeness_of_two(name: str, wanted: str) -> float:
+    """Compare two names whole, and without the owner that stands before the slash of either."""
+    own, meant = name.rpartition("/")[2], wanted.rpartition("/")[2]
+    pairs = ((name, wanted), (own, meant))
+    likeness = max(difflib.SequenceMatcher(None, one, other).ratio() for one, other in pairs)
+    shorter, longer = sorted((own, meant), key=len)
+    if len(shorter) < LEAST or shorter not in longer:
+        return likeness
+    return max(likeness, CLOSE + (1 - CLOSE) * 0.75 * len(shorter) / len(longer))

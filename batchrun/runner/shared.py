@@ -1,0 +1,129 @@
+"""A worker's session on a shared job: as many requests as its lease allows, hints from a broker, others beside it."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from batchrun.core.rate import Limits
+from batchrun.core.states import JobState
+from batchrun.ledger.leases import Load, give_back, lease
+from batchrun.ledger.reports import is_over
+from batchrun.runner.ends import End, EndKind
+from batchrun.runner.feed import Feeding
+from batchrun.runner.outage import ENDPOINT_DOWN
+from batchrun.runner.session import TICK_S, Session
+from batchrun.runner.window import Broker, Window
+
+SPREAD = 4  # an idle worker picks among so many times what it needs, so that two seldom pick the same
+
+
+class Unwritten:
+    """The partial output of a job whose outputs this process does not write."""
+
+    def add(self, item_ids: list[int]) -> None:
+        """Do nothing."""
+
+
+class SharedSession(Session):
+    """Like a session that has the job alone, but for what it shares: concurrency, hints, pauses, and the end."""
+
+    def __init__(self, *, broker: Broker, most_slots: int, is_holder: Callable[[], bool], **parts: Any) -> None:
+        """Make a session.
+
+        Args:
+            broker: carries the hints of this ledger's jobs.
+            most_slots: requests that this process can have in flight.
+            is_holder: this worker does the job's chores now.
+        """
+        super().__init__(partial=Unwritten(), **parts)
+        self._broker = broker
+        self._most_slots = most_slots
+        self._is_holder = is_holder
+        self._trial_only = False
+        self._consumed = 0
+        self._patience_s = self._waits.idle_claim_s
+        self._performer.resize(0)  # until there is a lease
+
+    def _make_feed(self, trial_only: bool) -> Feeding:
+        self._trial_only = trial_only
+        return Window(
+            self._ledger,
+            self._job.id,
+            self._broker,
+            slots=lambda: self._job.concurrency,
+            is_mine=self._is_holder,
+            trial_only=trial_only,
+        )
+
+    async def finish(self) -> None:
+        """Finish what is in flight, and give the lease back when nothing of the job is here any more."""
+        await super().finish()
+        await self._try_to_write(lambda c: give_back(c, self._job.id, worker_id=self._worker.id))
+
+    # -- what others decide -------------------------------------------------------------------------------------------
+
+    async def _obey(self) -> None:
+        job = await asyncio.to_thread(self._read_job)
+        is_waiting = job.state is JobState.PAUSED and job.reason == ENDPOINT_DOWN
+        if not job.is_shared:
+            self._end = End(EndKind.LOST)
+        elif job.state is not JobState.IN_PROGRESS and not is_waiting:
+            self._end = End(EndKind.PAUSED)
+        elif self._trial_only and job.phase == "full":
+            self._end = End(EndKind.DONE)  # somebody has judged the trial
+        self._job = job
+        if self._end is not None:
+            if self._end.kind is not EndKind.DONE:
+                self._performer.close()
+            return
+        if is_waiting and self._is_holder() and not self._outage.is_probing and await self._endpoint.is_reachable():
+            await self._outage.lift()  # whoever had paused it may be dead
+        if job.throttle_until_at is not None and job.throttle_wait_s is not None:
+            left_s = job.throttle_until_at - time.time()
+            if 0 < left_s <= job.throttle_wait_s:  # another worker was asked to wait: this one waits with it
+                self._performer.pace.wait_until(time.monotonic() + left_s)
+        await self._performer.turnstile.follow(Limits(job.rpm, job.tpm))
+        await self.renew()
+
+    async def renew(self) -> None:
+        """Renew the lease of this worker's part of the concurrency, and keep to it."""
+        tally = self._performer.tally
+        items_per_s, tokens_per_s = tally.rates(time.monotonic())
+        load = Load(min(self._most_slots, self._job.concurrency), self._performer.in_use, items_per_s, tokens_per_s)
+        slots = await asyncio.to_thread(self._lease, load)
+        self._performer.resize(slots)
+
+    def _lease(self, load: Load) -> int:
+        with self._ledger.write() as connection:
+            return lease(connection, self._job.id, worker_id=self._worker.id, load=load)
+
+    # -- work without hints -------------------------------------------------------------------------------------------
+
+    async def _look_for_work(self, feed: Feeding, *, trial_only: bool) -> None:
+        """Take work from the ledger where no hint has come for a while; see the end of the job."""
+        performer, now = self._performer, time.monotonic()
+        if performer.intake.consumed != self._consumed:
+            self._consumed, self._patience_s = performer.intake.consumed, self._waits.idle_claim_s
+        if not performer.is_idle or performer.pace.is_held(now):
+            self._idle_since = None
+            return
+        self._idle_since = self._idle_since or now
+        if now - self._idle_since < self._patience_s:
+            return
+        self._idle_since = None
+        wanted = 2 * performer.concurrency
+        ids = await asyncio.to_thread(feed.read, after=-1, limit=SPREAD * wanted)
+        # Where hints do not come, the ledger is asked as soon as a slot is idle.
+        self._patience_s = TICK_S if ids else self._waits.idle_claim_s
+        for item_id in sorted(random.sample(ids, min(wanted, len(ids)))):
+            performer.intake.put(item_id)
+        if ids and self._job.max_cost_pusd is not None and not performer.tally.in_flight:
+            await self._check_budget(ids)
+        elif not ids and not performer.has_work and await asyncio.to_thread(self._is_over, trial_only):
+            self._end = End(EndKind.DONE)
+
+    def _is_over(self, trial_only: bool) -> bool:
+        with self._ledger.read() as connection:
+            return is_over(connection, self._job.id, trial_only=trial_only)

@@ -1,0 +1,269 @@
+"""Many workers on one job, with Redis between them: the same promise, one concurrency, and nobody who must stay."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from batchrun.core.states import ItemState, JobState
+from batchrun.queue.broker import BrokerQueue
+from tests.acceptance.endpoint import ScriptedEndpoint
+from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
+from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, until_said, until_standing
+from tests.restartable import RestartableRedis
+
+SUBMIT = ("submit", "jobs/job.json")
+READY = "is ready"
+LIVENESS_S = 10.0  # BATCHRUN_DEAD_AFTER_S: after so long a dead worker's share must be in use again
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def make_scaled(request: pytest.FixtureRequest, make_lab: Callable[..., Lab], redis_url: str) -> Callable[..., Lab]:
+    """Return a function that makes a lab with a broker; its arguments are settings of its mock endpoint."""
+
+    def make(**settings: object) -> Lab:
+        lab = make_lab(**settings)
+        if request.param == "postgres":
+            lab.db = request.getfixturevalue("postgres_url")
+        lab.env["BATCHRUN_BROKER"] = redis_url
+        return lab
+
+    return make
+
+
+def worker(lab: Lab, *options: str) -> Run:
+    """Start a worker and wait until it works."""
+    run = lab.start("worker", "--alone", *(options or ("-c", "8")))
+    until_said(run, READY)
+    return run
+
+
+def test_three_workers_share_the_concurrency_and_a_killed_ones_part_is_used_again(
+    make_scaled: Callable[..., Lab],
+) -> None:
+    lab = make_scaled(latency_ms=150)
+    lab.write_input(120)
+    lab.write_spec(concurrency=6, on_unknown="retry")
+    workers = [worker(lab) for _ in range(3)]
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(40, run=run)
+    workers[0].kill()
+    killed_at = time.time()
+    assert run.wait() == 0, run.err
+    assert_settled(lab, count=120, concurrency=6)
+    assert lab.standing().counts[ItemState.COMPLETED] == 120
+    assert_outputs_whole(lab, ids(120))
+    assert full_again_at(lab, 6, after=killed_at) - killed_at < LIVENESS_S + 2
+    for one in workers[1:]:
+        one.kill(signal.SIGTERM)
+        assert one.wait() == 0, one.err
+
+
+def full_again_at(lab: Lab, concurrency: int, *, after: float) -> float:
+    """Return when so many requests were in flight at the endpoint for the first time after a moment, by its own log."""
+    import json
+    from datetime import datetime
+
+    in_flight, assert_log = 0, lab.log
+    assert assert_log is not None
+    began: datetime | None = None
+    for text in assert_log.read_text().splitlines():
+        line = json.loads(text)
+        if line["ev"] == "arrive":
+            in_flight += 1
+        elif line["ev"] == "end":
+            in_flight -= 1
+        at = line.get("at")
+        began = datetime.fromisoformat(at) if at else began
+        if began is not None and began.timestamp() > after and in_flight >= concurrency:
+            return began.timestamp()
+    raise AssertionError("the concurrency was never used in full again")
+
+
+def test_the_same_job_embedded_and_scaled_gives_the_same_outputs(make_scaled: Callable[..., Lab]) -> None:
+    lab = make_scaled(latency_ms=20)
+    lab.write_input(60)
+    lab.write_spec(concurrency=8)
+    lab.write_spec("other.json", task_id="embedded", output_file="./outputs/embedded.jsonl", concurrency=8)
+    crew = [worker(lab), worker(lab)]
+    assert lab.run(*SUBMIT).wait() == 0, lab.runs[-1].err
+    embedded = lab.start("submit", "jobs/other.json", env={"BATCHRUN_BROKER": ""})
+    assert embedded.wait() == 0, embedded.err
+    texts = [
+        {line["custom_id"]: line["response"]["body"]["choices"] for line in lab.lines(name)}
+        for name in ("out.jsonl", "embedded.jsonl")
+    ]
+    assert texts[0] == texts[1]
+    assert list(texts[0]) == list(texts[1]) == ids(60)
+    for one in crew:
+        one.kill(signal.SIGTERM)
+        assert one.wait() == 0
+
+
+def test_whoever_submits_may_leave_and_the_job_goes_on(make_scaled: Callable[..., Lab]) -> None:
+    lab = make_scaled(latency_ms=50)
+    lab.write_input(80)
+    lab.write_spec(concurrency=4)
+    detached = lab.run(*SUBMIT, "--detach")
+    assert detached.wait() == 0, detached.err
+    assert lab.arrivals() == 0
+    crew = worker(lab)
+    lab.await_arrivals(20, run=crew)
+    watching = lab.start("status", TASK, "-w")
+    again = lab.start(*SUBMIT)
+    until_said(again, "Ctrl-C leaves it to them")
+    lab.await_arrivals(30, run=crew)
+    again.kill(signal.SIGINT)
+    assert again.wait() == 130, again.err
+    assert "goes on without this command" in again.err
+    assert watching.wait() == 0, watching.err
+    assert lab.standing().job.state is JobState.COMPLETED
+    assert_sent_once(lab)
+    assert_outputs_whole(lab, ids(80))
+    crew.kill(signal.SIGTERM)
+    assert crew.wait() == 0
+
+
+def test_a_worker_that_is_told_to_leave_finishes_what_it_has_in_flight(make_scaled: Callable[..., Lab]) -> None:
+    lab = make_scaled(latency_ms=400)
+    lab.write_input(40)
+    lab.write_spec(concurrency=8)
+    leaving, staying = worker(lab), worker(lab)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(14, run=run)
+    leaving.kill(signal.SIGTERM)
+    assert leaving.wait() == 0, leaving.err
+    assert run.wait() == 0, run.err
+    assert_sent_once(lab)
+    assert lab.standing().counts[ItemState.COMPLETED] == 40
+    staying.kill(signal.SIGTERM)
+    assert staying.wait() == 0
+
+
+def test_every_hint_five_times_and_a_broker_that_redelivers_at_once_send_nothing_twice(
+    make_scaled: Callable[..., Lab],
+) -> None:
+    lab = make_scaled(latency_ms=3000)
+    lab.write_input(24)
+    lab.write_spec(concurrency=12)
+    crew = [worker(lab), worker(lab)]
+    run = lab.start(*SUBMIT, "--no-trial")
+    lab.await_arrivals(1, run=run)
+    ledger = lab.ledger()
+    queue = BrokerQueue(lab.env["BATCHRUN_BROKER"], ledger_id=ledger.ledger_id)
+    with ledger.read() as connection:
+        from sqlalchemy import select
+
+        from batchrun.ledger.schema import items
+
+        every = list(connection.execute(select(items.c.id)).scalars())
+    for _ in range(5):
+        queue.send(1, every)
+    ledger.close()
+    queue.stop()
+    assert run.wait() == 0, run.err
+    assert_sent_once(lab)
+    assert lab.arrivals() == 24
+    for one in crew:
+        one.kill()
+
+
+def test_nobody_waits_behind_a_straggler(
+    make_scripted: Callable[..., tuple[Lab, ScriptedEndpoint]], redis_url: str, tmp_path: Path
+) -> None:
+    slow = {
+        "when": {"item": "a00003"},
+        "replies": [{"answer": {}, "delay_s": 15}],
+        "then": "default",
+    }
+    lab, _endpoint = make_scripted(rules=[slow])
+    lab.env["BATCHRUN_BROKER"] = redis_url
+    lab.write_input(200)
+    lab.write_spec(concurrency=4)
+    crew = [worker(lab, "-c", "2"), worker(lab, "-c", "2")]
+    run = lab.start(*SUBMIT, "--no-trial")
+    until_standing(
+        lab, lambda standing: standing.counts[ItemState.COMPLETED] >= 199, "all others are done", timeout_s=12
+    )
+    assert run.process.is_alive()
+    assert run.wait() == 0, run.err
+    for one in crew:
+        one.kill()
+
+
+def test_a_stopped_worker_starts_nothing_when_it_wakes_and_its_late_answers_are_kept(
+    make_scaled: Callable[..., Lab],
+) -> None:
+    lab = make_scaled(latency_ms=300)
+    lab.env["BATCHRUN_DEAD_AFTER_S"] = "2"
+    lab.write_input(60)
+    lab.write_spec(concurrency=8)
+    frozen, awake = worker(lab), worker(lab)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(16, run=run)
+    frozen.kill(signal.SIGSTOP)
+    # As if it were on another host: its lock is not seen, only its counter, and that stands still.
+    for lock in (lab.folder / ".batchrun" / "workers").glob("*.lock"):
+        if lock_holder(lock) == frozen.process.pid:
+            lock.unlink()
+    assert run.wait() in (0, 6), run.err
+    before = lab.arrivals()
+    frozen.kill(signal.SIGCONT)
+    frozen.kill(signal.SIGTERM)
+    assert frozen.wait() in (0, 75), frozen.err
+    assert lab.arrivals() == before, "it started nothing"
+    assert_sent_once(lab)
+    assert_accounts_agree(lab)
+    awake.kill()
+
+
+def lock_holder(lock: Path) -> int:
+    """Return the process that has a worker's lock open, 0 when none has."""
+    inode = lock.stat().st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+            return int(fields[4])
+    return 0
+
+
+def test_a_job_without_a_worker_says_so_and_waits(make_scaled: Callable[..., Lab]) -> None:
+    lab = make_scaled()
+    lab.write_input(5)
+    lab.write_spec()
+    run = lab.start(*SUBMIT)
+    until_said(run, "no worker is at work on this job", timeout_s=30)
+    crew = worker(lab)
+    assert run.wait() == 0, run.err
+    crew.kill()
+
+
+def test_a_supervised_worker_is_started_again_when_it_dies(make_scaled: Callable[..., Lab]) -> None:
+    lab = make_scaled(latency_ms=50)
+    lab.write_input(60)
+    lab.write_spec(concurrency=4, on_unknown="retry")
+    boss = lab.start("worker", "-c", "4")
+    until_said(boss, READY)
+    run = lab.start(*SUBMIT)
+    lab.await_arrivals(20, run=run)
+    os.kill(child_of(boss), signal.SIGKILL)
+    assert run.wait() == 0, run.err
+    assert boss.err.count(READY) == 2
+    assert "signal SIGKILL" in boss.err
+    boss.kill(signal.SIGTERM)
+    assert boss.wait() == 0, boss.err
+
+
+def child_of(run: Run) -> int:
+    children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    return int(children[0])
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RestartableRedis]:
+    server = RestartableRedis()
+    yield server
+    server.close()

@@ -1,0 +1,111 @@
+"""The queue of many processes: real Redis, real Celery messages and workers; whatever happens to Redis, it goes on."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from batchrun.queue.broker import BrokerQueue
+from tests import services
+from tests.restartable import RestartableRedis
+
+pytestmark = pytest.mark.process
+
+
+class Taker:
+    """Takes hints and tells when each was seen."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self._arrived = threading.Condition()
+
+    def __call__(self, job_id: int, item_id: int) -> None:
+        with self._arrived:
+            self.taken.append(item_id)
+            self._arrived.notify_all()
+
+    def wait_for(self, wanted: Callable[[list[int]], bool], timeout: float = 20.0) -> bool:
+        with self._arrived:
+            return self._arrived.wait_for(lambda: wanted(self.taken), timeout)
+
+
+@pytest.fixture
+def open_queue(redis_url: str) -> Iterator[Callable[..., BrokerQueue]]:
+    opened = []
+
+    def open_one(url: str = redis_url, ledger_id: str = "0123456789ab") -> BrokerQueue:
+        opened.append(BrokerQueue(url, ledger_id=ledger_id))
+        return opened[-1]
+
+    yield open_one
+    for queue in opened:
+        queue.stop()
+
+
+def test_hints_of_one_process_reach_another_and_only_those_of_its_ledger(
+    open_queue: Callable[..., BrokerQueue], redis_server: services.RedisServer
+) -> None:
+    sender, other_ledger, taker = open_queue(), open_queue(ledger_id="ba9876543210"), Taker()
+    other_ledger.send(1, [99])
+    sender.send(1, list(range(200)))
+    assert sender.backlog() == 200
+    open_queue().start(taker)
+    assert taker.wait_for(lambda taken: len(taken) == 200)
+    assert sorted(taker.taken) == list(range(200))
+    assert other_ledger.backlog() == 1
+    keys = redis_server.ask("KEYS *")
+    assert "batchrun:ba9876543210:hints" in keys
+    assert "unacked" not in keys
+
+
+@pytest.mark.timeout(120)
+def test_a_redis_that_is_away_or_forgets_everything_is_used_again_when_it_is_back() -> None:
+    server = RestartableRedis()
+    queue, taker = BrokerQueue(server.url, ledger_id="0123456789ab"), Taker()
+    try:
+        queue.start(taker)
+        number = 0
+        for stop in (server.kill, server.terminate, server.kill):
+            number += 1
+            queue.send(1, [number])
+            assert taker.wait_for(lambda taken, wanted=number: wanted in taken)
+            stop()
+            assert queue.backlog() is None
+            queue.send(1, [1000])  # lost, without a word
+            server.start()
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                number += 1
+                queue.send(1, [number])
+                if taker.wait_for(lambda taken, wanted=number: wanted in taken, timeout=1.0):
+                    break
+            else:
+                pytest.fail("nothing is taken after Redis came back")
+        assert 1000 not in taker.taken
+    finally:
+        queue.stop()
+        server.close()
+
+
+def test_a_worker_that_ends_by_itself_is_made_anew(open_queue: Callable[..., BrokerQueue]) -> None:
+    queue, taker = open_queue(), Taker()
+    queue.start(taker)
+    queue.send(1, [1])
+    assert taker.wait_for(lambda taken: 1 in taken)
+    assert queue._worker is not None
+    queue._worker.stop()  # as Celery does it when its connection breaks in the wrong moment
+    queue.send(1, [2])
+    assert taker.wait_for(lambda taken: 2 in taken)
+
+
+def test_stopping_is_quick_and_what_waits_stays_for_the_others(open_queue: Callable[..., BrokerQueue]) -> None:
+    queue, taker = open_queue(), Taker()
+    queue.start(taker)
+    queue.send(1, [1])
+    assert taker.wait_for(lambda taken: 1 in taken)
+    began = time.monotonic()
+    queue.stop()
+    assert time.monotonic() - began < 4
+    open_queue().send(1, [2])
+    assert open_queue().backlog() == 1

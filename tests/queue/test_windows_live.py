@@ -1,0 +1,189 @@
+"""The rate windows in real time: a Redis that is silent, late, empty or refuses, and processes that share a limit."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+import redis
+
+from batchrun.core.rate import Limits, RateWindows, Reason
+from batchrun.queue.windows import FIRST_PAUSE_S, LONGEST_PAUSE_S, RedisWindows
+from tests.core.rate_scene import most_in_any_window
+from tests.queue.rate_worker import SHORT
+from tests.services import RedisServer
+
+LIMITS = Limits(600, 60_000)
+JOB_IDS = count(1)
+
+
+def live_windows(url: str) -> RedisWindows:
+    return RedisWindows(url, ledger_id="test", job_id=next(JOB_IDS), clock=time.monotonic)
+
+
+async def take_until(windows: RateWindows, *, is_granted: bool) -> float:
+    """Ask, as a worker does, until the answer is this; return how long that took."""
+    began = time.monotonic()
+    async with asyncio.timeout(20):
+        while bool((grant := await windows.take(LIMITS, [1])).permits) is not is_granted:
+            await asyncio.sleep(grant.wait_s or 0.0)
+    return time.monotonic() - began
+
+
+def test_without_redis_nothing_is_granted_and_it_is_asked_again_ever_less_often(runner: asyncio.Runner) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        windows = live_windows(f"redis://:hidden@127.0.0.1:{unused.getsockname()[1]}/0")
+
+        async def ask() -> list[float]:
+            waits = []
+            for _ in range(8):
+                grant = await windows.take(LIMITS, [1], is_fresh=True)
+                assert (grant.permits, grant.reason) == ((), Reason.UNREACHABLE)
+                assert "hidden" not in str(grant.message)
+                assert grant.wait_s is not None
+                waits.append(grant.wait_s)
+                await asyncio.sleep(grant.wait_s)
+            return waits
+
+        waits = runner.run(ask())
+    assert 0 < waits[0] < 0.1
+    assert 0.5 * LONGEST_PAUSE_S <= waits[-1] <= LONGEST_PAUSE_S
+
+
+def test_a_server_that_says_nothing_is_given_up_and_the_loop_runs_meanwhile(runner: asyncio.Runner) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        windows = live_windows(f"redis://127.0.0.1:{mute.getsockname()[1]}/0")
+
+        async def ask() -> tuple[float, int]:
+            began, turns = time.monotonic(), 0
+            asked = asyncio.gather(*(windows.take(LIMITS, [1]) for _ in range(50)))
+            while not asked.done():
+                await asyncio.sleep(0.005)
+                turns += 1
+            assert {grant.reason for grant in await asked} == {Reason.UNREACHABLE}
+            return time.monotonic() - began, turns
+
+        took_s, turns = runner.run(ask())
+    assert took_s < 2.5  # for all of them: one asks, the others hear of it
+    assert turns > 20
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(
+    client: redis.Redis, redis_url: str, runner: asyncio.Runner
+) -> None:
+    async def scenario() -> None:
+        windows = live_windows(redis_url)
+        assert (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        for _ in range(2):
+            client.client_pause(1200)
+            grant = await windows.take(LIMITS, [1] * 5)
+            assert grant.reason is Reason.UNREACHABLE
+            assert grant.wait_s is not None
+            assert grant.wait_s <= FIRST_PAUSE_S  # after an answer, the first pause is short again
+            client.client_unpause()
+            assert await take_until(windows, is_granted=True) < 5
+            assert len((await windows.take(LIMITS, [1] * 2)).permits) == 2
+        await windows.close()
+
+    runner.run(scenario())
+
+
+def test_usage_that_could_not_be_told_is_told_later(
+    client: redis.Redis, redis_url: str, runner: asyncio.Runner
+) -> None:
+    async def scenario() -> None:
+        windows = live_windows(redis_url)
+        [permit] = (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        windows.correct(permit, 60_000)
+        client.client_pause(1200)
+        assert (await windows.take(LIMITS, [1])).reason is Reason.UNREACHABLE
+        client.client_unpause()
+        while (grant := await windows.take(LIMITS, [1])).reason is Reason.UNREACHABLE:
+            await asyncio.sleep(grant.wait_s or 0.0)
+        assert grant.reason is Reason.TOKENS
+        await windows.close()
+
+    runner.run(scenario())
+
+
+def test_a_question_that_is_given_up_halfway_disturbs_no_other(
+    client: redis.Redis, redis_url: str, runner: asyncio.Runner
+) -> None:
+    async def scenario() -> None:
+        windows = live_windows(redis_url)
+        assert (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        client.client_pause(300)
+        asked = asyncio.ensure_future(windows.take(LIMITS, [1] * 7))
+        await asyncio.sleep(0.05)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        client.client_unpause()
+        grants = await asyncio.gather(*(windows.take(LIMITS, [number]) for number in (11, 12, 13)))
+        assert [[permit.tokens for permit in grant.permits] for grant in grants] == [[11], [12], [13]]
+        await windows.close()
+
+    runner.run(scenario())
+
+
+def test_a_server_that_was_emptied_and_one_that_refuses_are_told_apart(
+    client: redis.Redis, redis_server: RedisServer, redis_url: str, runner: asyncio.Runner
+) -> None:
+    async def scenario() -> None:
+        windows = live_windows(redis_url)
+        assert (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        client.flushall()
+        client.script_flush()
+        assert (await windows.take(LIMITS, [1], is_fresh=True)).reason is Reason.LOST
+        client.config_set("maxmemory", 1)
+        try:
+            assert (await windows.take(LIMITS, [1])).reason is Reason.UNREACHABLE
+        finally:
+            client.config_set("maxmemory", 0)
+        stranger = live_windows(redis_url.replace(redis_server.password, "wrong"))
+        grant = await stranger.take(LIMITS, [1])
+        assert grant.reason is Reason.UNREACHABLE
+        assert "password" in str(grant.message)
+        await stranger.close()
+        await windows.close()
+
+    runner.run(scenario())
+
+
+# -- real processes, in real time -------------------------------------------------------------------------------------
+
+WORKERS = 8
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_eight_processes_share_one_limit_in_real_time(redis_url: str) -> None:
+    # given: eight processes that send as fast as they may, in batches, and give some permits back
+    rpm, run_s = 2_000, 10.0
+    command = [sys.executable, "-m", "tests.queue.rate_worker", redis_url, str(rpm), str(run_s)]
+    workers = [
+        subprocess.Popen([*command, str(number)], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
+        for number in range(WORKERS)
+    ]
+    # when: they have run for two and a half (shortened) minutes
+    sent: list[list[float]] = []
+    try:
+        for worker in workers:
+            words, _ = worker.communicate(timeout=50)
+            assert worker.returncode == 0
+            sent.append([float(word) for word in words.split()])
+    finally:
+        for worker in workers:
+            worker.kill()
+    # then: never more than the limit, nearly all of it, and nobody went without
+    moments = sorted(moment for moments in sent for moment in moments)
+    assert most_in_any_window([(moment, 1) for moment in moments], SHORT.length_s) <= rpm
+    lasted_s = moments[-1] - moments[0]
+    assert lasted_s > 0.9 * run_s - 1
+    assert len(moments) >= 0.95 * rpm * lasted_s / SHORT.length_s
+    assert min(len(moments) for moments in sent) > 0

@@ -19,7 +19,7 @@ from batchrun.errors import EndpointFault, UsageFault
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.opening import open_ledger
-from batchrun.queue.broker import BrokerQueue
+from batchrun.queue.broker import SCHEMES, BrokerQueue
 from batchrun.queue.embedded import EmbeddedQueue
 from batchrun.queue.windows import RedisWindows
 from batchrun.runner.ends import Waits
@@ -29,8 +29,6 @@ from batchrun.runner.perform import boot_clock
 from batchrun.runner.policy import make_policy
 from batchrun.settings import Settings
 
-BROKERS = ("redis://", "rediss://", "redis+socket://")
-
 
 def check_broker(settings: Settings) -> None:
     """Check the broker's address.
@@ -38,8 +36,7 @@ def check_broker(settings: Settings) -> None:
     Raises:
         UsageFault: it is not Redis.
     """
-    if settings.broker is not None and not settings.broker.startswith(BROKERS):
-        kind = settings.broker.partition(":")[0]
+    if settings.broker is not None and (kind := settings.broker.partition("://")[0]) not in SCHEMES:
         raise UsageFault(f"the broker must be Redis, found {kind!r}", hint="BATCHRUN_BROKER=redis://127.0.0.1:6379/0")
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from batchrun.mock.config import MockConfig
 from batchrun.mock.process import MockProcess
+from benchmarks import scaled
+from benchmarks.jobs import write_job
 
 
 @dataclass
@@ -54,28 +56,6 @@ def run(arguments: list[str], folder: Path, env: dict[str, str]) -> Cost:
 def peak_mb(child: subprocess.Popen[str]) -> float:
     """Return the largest resident size of all children so far: the runner is the largest here."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-
-
-def write_job(folder: Path, *, count: int, concurrency: int, pad: int = 400) -> None:
-    """Write a job of `count` lines of about `pad` bytes."""
-    for name in ("jobs", "inputs", "outputs"):
-        (folder / name).mkdir(exist_ok=True)
-    text = "lorem ipsum " * (pad // 12)
-    with (folder / "inputs" / "in.jsonl").open("w") as lines:
-        for number in range(count):
-            body = {"messages": [{"role": "user", "content": f"[[r{number:07d}]] {text}"}]}
-            line = {"custom_id": f"r{number:07d}", "method": "POST", "url": "/v1/chat/completions", "body": body}
-            lines.write(json.dumps(line) + "\n")
-    spec = {
-        "task_id": "bench",
-        "model": "mock",
-        "input_file": "inputs/in.jsonl",
-        "output_file": "outputs/out.jsonl",
-        "max_tokens": 32,
-        "concurrency": concurrency,
-        "retry_times": 3,
-    }
-    (folder / "jobs" / "job.json").write_text(json.dumps(spec))
 
 
 def throughput(*, count: int, concurrency: int, latency_ms: float, runs: int) -> None:
@@ -163,6 +143,7 @@ def main() -> None:
     throughput(count=1_000, concurrency=8, latency_ms=100, runs=runs)
     throughput(count=5_000, concurrency=64, latency_ms=100, runs=runs)
     throughput(count=10_000, concurrency=256, latency_ms=100, runs=runs)
+    scaled.measure(runs)
     registration(count=100_000, pad=400)
     if not quick:
         registration(count=1_000_000, pad=400)

@@ -125,11 +125,13 @@ def _details(standing: "Standing") -> list[str]:
         lines.append(f"  {job.reason}: {job.message}")
     if standing.mend:
         lines.append(f"  do        {standing.mend}")
-    if job.state is JobState.IN_PROGRESS and standing.holder is None:
+    if job.state is JobState.IN_PROGRESS and not standing.is_worked_on and not standing.has_died:
         lines.append("  nobody works on it now; every answer is in the ledger")
     if standing.has_died:
         lines.append(f"  its process ({standing.performer}) has died; every answer is in the ledger")
-    elif standing.holder is not None:
+    elif standing.slots:
+        lines.append(f"  performed by workers with {standing.slots} slots, {standing.in_flight} in flight")
+    elif standing.is_worked_on and standing.holder is not None:
         lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
         lines += _pace(standing)
     return [*lines, *money_text(standing), *warning_text(standing), *_purge_text(standing)]
@@ -227,7 +229,7 @@ def next_commands(standing: "Standing") -> list[str]:
         going_on = standing.hint.command if standing.hint else f"batchrun resume {name}"
         return [going_on] + ([f"batchrun failures {name}"] if counts[ItemState.FAILED] else [])
     if job.state in (JobState.IN_PROGRESS, JobState.CANCELLING):
-        is_performed = standing.holder is not None and not standing.has_died
+        is_performed = standing.is_worked_on
         return [f"batchrun status {name} -w" if is_performed else f"batchrun resume {name}"]
     if job.is_purged:
         if job.purged_at is None:

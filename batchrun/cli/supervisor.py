@@ -36,7 +36,8 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until a signal has ended the worker; return its exit code."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(number, self._pass_on)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                signal.signal(number, self._pass_on)
         wait_s = FIRST_WAIT_S
         with tempfile.TemporaryDirectory(prefix="batchrun-") as folder:
             beats = self._heartbeat_file or Path(folder) / "heartbeat"
@@ -56,19 +57,21 @@ class Supervisor:
     def _run_once(self, command: list[str], beats: Path) -> int:
         # A group of its own: a Ctrl-C on the terminal reaches the worker through the supervisor, and once.
         self._child = subprocess.Popen(command, start_new_session=True)
-        began = time.time()
-        stopping_since: float | None = None
+        seen, moved_at = _touched_at(beats), time.monotonic()
+        killing_at: float | None = None
         while True:
             try:
                 return self._child.wait(LOOK_S)
             except subprocess.TimeoutExpired:
                 pass
-            now = time.monotonic()
-            if stopping_since is None and time.time() - max(began, _touched_at(beats)) > STANDS_STILL_S:
+            now = time.monotonic()  # the file's own time is only ever compared with itself: clocks are set
+            if (touched := _touched_at(beats)) != seen:
+                seen, moved_at = touched, now
+            if killing_at is None and not self._signals and now - moved_at > STANDS_STILL_S:
                 print("the worker stands still; it is ended", file=sys.stderr, flush=True)
                 self._child.send_signal(signal.SIGTERM)
-                stopping_since = now
-            if stopping_since is not None and now - stopping_since > self._drain_s:
+                killing_at = now + self._drain_s
+            if killing_at is not None and now > killing_at:
                 self._child.kill()
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:

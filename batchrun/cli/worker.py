@@ -56,7 +56,6 @@ def command(
             _voice(context, settings.worker_name),
             slots=concurrency,
             heartbeat_file=heartbeat_file,
-            heartbeat_s=settings.heartbeat_s,
         )
 
 

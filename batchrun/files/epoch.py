@@ -19,7 +19,7 @@ from batchrun.errors import LedgerFault
 from batchrun.files.derived import DerivedFile
 
 MOST_BYTES = 4_096
-PATIENCE_S = 30.0
+PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Epoch:
 
     ledger: str  # its id: copies have the same
     job: str
-    epoch: int  # grows with every taking of the job, and while it is performed
-    token: str  # of the process that took it, another one for each process
+    epoch: int  # grows whenever a process begins to perform the job, and while it does
+    token: str  # of that process: no two have the same
 
     def is_beyond(self, known: "Epoch") -> bool:
         """Say whether this was written by another copy of the ledger that knows `known`: what it wrote itself is not.
@@ -85,7 +85,7 @@ def write_epoch(output: Path, epoch: Epoch) -> None:
 
 @contextmanager
 def alone_at(output: Path, *, patience_s: float = PATIENCE_S) -> Iterator[bool]:
-    """Keep other processes from taking a job of this folder; False where one has kept us from it for `patience_s`.
+    """Keep other processes from beginning a job of this folder; False where one kept us from it for `patience_s`.
 
     Where the file system of the folder cannot lock it, nobody is kept away.
     """

@@ -1,4 +1,4 @@
-"""A job's epoch: a number that grows whenever a process takes the job, and while it performs it.
+"""A job's epoch: a number that grows when a process begins to perform the job, and while it does.
 
 Two copies of a ledger have the same number at the moment of the copy, and never again once one of them goes on.
 """
@@ -8,14 +8,11 @@ from sqlalchemy import Connection, select, update
 from batchrun.ledger.schema import jobs
 
 
-def take_epoch(
-    connection: Connection, job_id: int, *, worker_id: int, token: str, instead_of: int | None, now: float
-) -> int | None:
-    """Become the job's holder instead of `instead_of` to perform it; return its epoch, None when another was faster."""
-    same = jobs.c.holder.is_(None) if instead_of is None else jobs.c.holder == instead_of
-    values = {"holder": worker_id, "held_since_at": now, "epoch": jobs.c.epoch + 1, "epoch_token": token}
-    taken = update(jobs).where(jobs.c.id == job_id, same).values(values).returning(jobs.c.epoch)
-    return connection.execute(taken).scalar()
+def begin_epoch(connection: Connection, job_id: int, *, worker_id: int, token: str) -> int | None:
+    """Begin to perform a job as its holder, and return its epoch; None where this process does not hold it."""
+    mine = (jobs.c.id == job_id, jobs.c.holder == worker_id)
+    begun = update(jobs).where(*mine).values(epoch=jobs.c.epoch + 1, epoch_token=token).returning(jobs.c.epoch)
+    return connection.execute(begun).scalar()
 
 
 def advance_epoch(connection: Connection, job_id: int, *, worker_id: int, token: str) -> int | None:

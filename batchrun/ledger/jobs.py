@@ -53,6 +53,7 @@ class Job:
     active_s: float
     epoch: int
     epoch_token: str | None
+    written_at: float | None
     purge_began_at: float | None
     purged_at: float | None
 
@@ -164,6 +165,11 @@ def take(connection: Connection, job_id: int, *, worker_id: int, instead_of: int
     )
 
 
+def note_written(connection: Connection, job_id: int, *, now: float) -> None:
+    """Note that the outputs of a job that has ended are written."""
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(written_at=now))
+
+
 def share(connection: Connection, job_id: int, *, is_shared: bool) -> None:
     """Open a job to every worker of this ledger, or keep it for its holder alone."""
     connection.execute(update(jobs).where(jobs.c.id == job_id).values(is_shared=is_shared))
@@ -254,7 +260,9 @@ def _brings(name: str, now: float) -> dict[str, Any]:
         case "complete" | "close" | "fail":
             return {"ended_at": now}
         case "reopen":
-            return {"ended_at": None, "was_cancelled": False}
+            return {"ended_at": None, "was_cancelled": False, "written_at": None}
+        case "rewrite":
+            return {"written_at": None}
         case "cancel":
             return {"was_cancelled": True}
         case _:
@@ -304,10 +312,16 @@ def start(connection: Connection, job_id: int, *, now: float) -> None:
     connection.execute(update(jobs).where(jobs.c.id == job_id, jobs.c.started_at.is_(None)).values(started_at=now))
 
 
-def set_phase(connection: Connection, job_id: int, *, phase: str, verdict: str | None, now: float) -> None:
-    """Open the full run, or note what the trial came to."""
-    connection.execute(update(jobs).where(jobs.c.id == job_id).values(phase=phase, trial_verdict=verdict))
+def set_phase(
+    connection: Connection, job_id: int, *, phase: str, verdict: str | None, now: float, holder: int | None = None
+) -> bool:
+    """Open the full run, or note what the trial came to; False when `holder` is given and does not hold the job."""
+    is_mine = jobs.c.holder == holder if holder is not None else jobs.c.id == job_id
+    change = update(jobs).where(jobs.c.id == job_id, is_mine).values(phase=phase, trial_verdict=verdict)
+    if not connection.execute(change).rowcount:
+        return False
     record_event(connection, job_id, "phase", at=now, detail={"phase": phase, "trial": verdict})
+    return True
 
 
 def set_throttle(connection: Connection, job_id: int, *, wait_s: float, now: float) -> None:

@@ -23,7 +23,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import heartbeats, workers
 from batchrun.ledger.seal import stay_the_same
 from batchrun.ledger.spool import Spool
-from batchrun.ledger.sweeps import jobs_of
+from batchrun.ledger.sweeps import end_leases, jobs_of
 
 HEARTBEAT_S = 2.0
 DEAD_AFTER_S = 10.0
@@ -72,6 +72,7 @@ class Worker:
             with ledger.write() as connection:
                 if jobs_of(connection, self.id):
                     return False
+                end_leases(connection, self.id)
                 connection.execute(has_left)
         except LedgerFault:
             return False  # the lock goes free without a word: that says enough

@@ -100,6 +100,7 @@ jobs = Table(
     Column("active_s", Float, nullable=False),  # time some process worked on it
     Column("epoch", BigInteger, nullable=False),  # grows while it is performed: older copies of the ledger are behind
     Column("epoch_token", Text),  # of the process that took it last
+    Column("written_at", Float),  # when the outputs of this end were written; NULL: nowhere yet
     Column("purge_began_at", Float),  # from here on nothing of it is sent again, and no output is written
     Column("purged_at", Float),  # its requests, answers and texts are deleted
 )

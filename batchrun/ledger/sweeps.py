@@ -76,10 +76,15 @@ def jobs_of(connection: Connection, worker_id: int) -> list[int]:
     return list(connection.execute(select(jobs.c.id).where(or_(runs, has_open)).order_by(jobs.c.id)).scalars())
 
 
+def end_leases(connection: Connection, worker_id: int) -> None:
+    """Free a worker's share of the concurrency of all shared jobs."""
+    connection.execute(delete(leases).where(leases.c.worker_id == worker_id))
+
+
 def bury(connection: Connection, worker_id: int, *, now: float) -> None:
     """Note that a worker is dead. It claims nothing from here on, should it wake; what it held has been rescued.
 
     Its share of the concurrency of shared jobs is free for the others.
     """
-    connection.execute(delete(leases).where(leases.c.worker_id == worker_id))
+    end_leases(connection, worker_id)
     connection.execute(update(workers).where(workers.c.id == worker_id).values(ended_at=now))

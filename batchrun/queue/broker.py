@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import redis
@@ -19,6 +19,7 @@ from kombu.exceptions import OperationalError
 
 from batchrun.queue.app import Hints, make_app
 
+SCHEMES = ("redis", "rediss")  # what a broker's address may begin with
 QUEUE_NAME = "hints"
 SOCKET_TIMEOUT_S = 5.0
 RESTART_S = 1.0
@@ -43,10 +44,9 @@ class BrokerQueue:
         """Make a queue of one ledger.
 
         Args:
-            url: redis://..., rediss://... or unix://...
+            url: redis://... or rediss://...
             ledger_id: its keys in Redis begin with `batchrun:<ledger id>:`, so that ledgers may share a server.
         """
-        self._url = url
         self._transport = {**TRANSPORT, "global_keyprefix": f"batchrun:{ledger_id}:"}
         self._key = f"batchrun:{ledger_id}:{QUEUE_NAME}"
         self._client = redis.Redis.from_url(
@@ -58,26 +58,38 @@ class BrokerQueue:
         self._worker: WorkController | None = None
         self._thread: threading.Thread | None = None
         self._is_stopping = threading.Event()
+        self._sending = threading.Lock()  # every job's window sends, each from a thread of its own
+        self.trouble: str | None = None  # why Redis could not be used the last time
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, job_id: int, item_ids: list[int]) -> None:
         """Put hints on the queue; those that Redis does not take are lost, and the ledger is asked for them later."""
+        with self._sending, self._noting():
+            try:
+                if self._hints is None:
+                    producer = self._app.connection_for_write().Producer(auto_declare=False)
+                    self._hints = Hints(self._app, producer, queue_name=QUEUE_NAME)
+                self._hints.send(job_id, item_ids)
+                self._client.expire(self._key, FORGOTTEN_S)
+            except _TROUBLE:
+                self._hints = None  # its connection may be broken for good
+                raise
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Remember what is wrong with Redis; nothing here depends on it."""
         try:
-            if self._hints is None:
-                producer = self._app.connection_for_write().Producer(auto_declare=False)
-                self._hints = Hints(self._app, producer, queue_name=QUEUE_NAME)
-            self._hints.send(job_id, item_ids)
-            self._client.expire(self._key, FORGOTTEN_S)
-        except _TROUBLE:
-            self._hints = None  # its connection may be broken for good
+            yield
+            self.trouble = None
+        except _TROUBLE as error:
+            self.trouble = next(iter(str(error).splitlines()), type(error).__name__)
 
     def backlog(self) -> int | None:
         """Return how many hints wait in Redis; None where it cannot be asked."""
-        try:
+        with self._noting():
             return int(self._client.llen(self._key))
-        except _TROUBLE:
-            return None
+        return None
 
     # -- taking -------------------------------------------------------------------------------------------------------
 

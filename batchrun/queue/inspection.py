@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import redis
 
 from batchrun.endpoint.address import is_local, is_loopback
+from batchrun.queue.broker import SCHEMES
 from batchrun.runner.doctor.finding import Check, Notes
 from batchrun.runner.effective import without_secret
 
@@ -36,7 +37,7 @@ def broker_check(address: str) -> Check:
 
     def look(notes: Notes) -> None:
         scheme = urlsplit(address).scheme
-        if scheme not in ("redis", "rediss", "unix"):
+        if scheme not in SCHEMES:
             said = f"the broker's address begins with '{scheme}://'; batchrun takes Redis"
             notes.fail("address", said, "BATCHRUN_BROKER=redis://:PASSWORD@HOST:6379/0")
             return

@@ -39,7 +39,7 @@ class RedisWindows:
         """Name the book; the first `take` connects.
 
         Args:
-            url: redis://..., rediss://... or unix://...
+            url: redis://... or rediss://...
             ledger_id: its keys in Redis begin with `batchrun:<ledger id>:`.
             clock: seconds since boot on this host, sleep included.
             server_clock: stands for the clock of Redis in tests: seconds since the epoch.

@@ -22,17 +22,19 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, beat, has_ended
 from batchrun.ledger.reports import is_over
 from batchrun.runner.ends import TRIAL_ONLY, EndKind
-from batchrun.runner.epoch import let_go, refuse_copy
+from batchrun.runner.epoch import begin, let_go, refuse_copy
 from batchrun.runner.export import output_paths, write_outputs
 from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Gear, Voice
 from batchrun.runner.hold import sweep_all, try_to_hold, working
 from batchrun.runner.means import Queue
 from batchrun.runner.shared import SharedSession
+from batchrun.runner.signals import ENDING, listen
 from batchrun.runner.sweep import follow_policy
 from batchrun.runner.trial import gate, report_trial
 from batchrun.runner.window import Broker
 
+AGAIN_S = 2.0  # after a job went wrong here
 LOOK_S = 0.25  # between two looks for jobs
 BURIED = 75  # the exit code of a worker that others have declared dead: its supervisor starts a new one
 
@@ -40,18 +42,33 @@ BURIED = 75  # the exit code of a worker that others have declared dead: its sup
 class BrokerQueue(Queue, Broker, Protocol):
     """The queue of this process, and the broker behind it."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the broker could not be used the last time; None where it could."""
+        ...
+
 
 class Crew:
     """This process's part in all shared jobs. To be used on one event loop."""
 
     def __init__(
-        self, ledger: Ledger, worker: Worker, gear: Gear, queue: BrokerQueue, voice: Voice, *, slots: int
+        self,
+        ledger: Ledger,
+        worker: Worker,
+        gear: Gear,
+        queue: BrokerQueue,
+        voice: Voice,
+        *,
+        slots: int,
+        heartbeat_file: Path | None = None,
     ) -> None:
         """Make a worker.
 
         Args:
-            slots: requests in flight at once, over all jobs, at the most.
+            slots: requests in flight at once, divided among the jobs that it is at work on.
+            heartbeat_file: touched as long as this worker's loop turns.
         """
+        self._heartbeat_file = heartbeat_file
         self.ledger, self.worker, self.gear, self.queue, self.voice = ledger, worker, gear, queue, voice
         self.slots = slots
         self.observer = Observer(ledger, dead_after_s=gear.dead_after_s)
@@ -59,10 +76,9 @@ class Crew:
         self.exit_code = 0
         self._takes: dict[int, Callable[[int, int], None]] = {}
         self._posts: dict[int, asyncio.Task[None]] = {}
-        self._wake = asyncio.Event()
-        self._signals: list[int] = []
         self._sessions: dict[int, SharedSession] = {}
         self._next_sweep = 0.0
+        self._trouble: str | None = None
 
     async def run(self) -> int:
         """Work until a signal, and return the exit code."""
@@ -71,13 +87,29 @@ class Crew:
             while not self.is_closing.is_set():
                 with suppress(LedgerFault):  # it is asked again, and again
                     await self._look()
+                self._give_sign()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self.is_closing.wait(), LOOK_S)
+        except Exception as error:  # a fault of ours: the supervisor starts a new worker, and somebody reads this
+            self.voice.say(f"unexpected {type(error).__name__}: {error}")
+            self.signal(signal.SIGTERM)
+            self.exit_code = 1
         finally:
-            if self._posts:
-                await asyncio.wait(self._posts.values())
+            while self._posts:
+                await asyncio.wait(self._posts.values(), timeout=LOOK_S)
+                self._give_sign()
             await asyncio.to_thread(self.queue.stop)
         return self.exit_code
+
+    def _give_sign(self) -> None:
+        """Touch the heartbeat file: this loop turns. Say once that the broker is away, and once that it is back."""
+        if self._heartbeat_file is not None:
+            with suppress(OSError):
+                self._heartbeat_file.touch()
+        trouble = self.queue.trouble
+        if (trouble is None) is not (self._trouble is None):
+            self.voice.say(f"no broker, going on from the ledger: {trouble}" if trouble else "the broker is back")
+        self._trouble = trouble
 
     def signal(self, number: int) -> None:
         """Take a signal: the first drains, the second gives up what is in flight."""
@@ -121,9 +153,25 @@ class Crew:
             await Post(self, job).run()
         except BatchrunError as error:
             self.voice.say(f"{job.task_id}: {error.message}")
-            await asyncio.sleep(1.0)
+            await self._rest()
+        except Exception as error:
+            self.voice.say(f"{job.task_id}: unexpected {type(error).__name__}: {error}")
+            await self._rest()
         finally:
             self._posts.pop(job.id, None)
+
+    async def _rest(self) -> None:
+        """Wait before a job that went wrong is looked at again, but not at the end."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.is_closing.wait(), AGAIN_S)
+
+    def slots_of_one(self) -> int:
+        """Return how many of its slots this worker can give to each job that it is at work on."""
+        return max(1, self.slots // max(1, len(self._sessions)))
+
+    def slots_of_all(self) -> int:
+        """Return the concurrency, over all workers, of the jobs that this worker is at work on."""
+        return sum(session.concurrency for session in self._sessions.values())
 
     # -- hints --------------------------------------------------------------------------------------------------------
 
@@ -210,13 +258,16 @@ class Post:
             gear=self._crew.gear_of(job.id),
             voice=self._crew.voice,
             broker=self._crew.queue,
-            most_slots=self._crew.slots,
+            most_slots=self._crew.slots_of_one,
+            all_slots=self._crew.slots_of_all,
             is_holder=lambda: self._is_holder,
         )
         self._session = session
         self._crew.enlist(job.id, session)
         await asyncio.to_thread(self._note_start)
         session.start()
+        if self._crew.is_closing.is_set():  # the signal came before there was a session to hear it
+            session.signal(signal.SIGTERM)
         try:
             while True:
                 is_trial = job.phase == "trial"
@@ -255,21 +306,29 @@ class Post:
     # -- chores -------------------------------------------------------------------------------------------------------
 
     async def _keep_trying_to_hold(self) -> None:
+        said: str | None = None
         while True:
             try:
                 self._is_holder = await asyncio.to_thread(self._try_to_hold)
             except LedgerCopied as copied:  # whoever holds the job here: no worker of this copy may go on
                 if self._session is not None:
                     self._session.trip(Trip(copied.kind, copied.message, copied.exit_code))
-            except LedgerFault:
-                pass  # it is asked again, and again
+            except LedgerFault as error:  # it is asked again, and again
+                if error.message != said:
+                    self._crew.voice.say(f"{self._job.task_id}: {error.message}")
+                said = error.message
+            except Exception as error:
+                self._is_holder = False
+                self._crew.voice.say(f"{self._job.task_id}: unexpected {type(error).__name__}: {error}")
             await asyncio.sleep(min(0.5, self._crew.gear.dead_after_s / 8))
 
     def _try_to_hold(self) -> bool:
         job = self._read()
-        was_holder = job.holder == self._worker.id
+        has_begun = job.holder == self._worker.id and job.epoch_token == self._worker.incarnation
         is_holder = try_to_hold(self._ledger, job, self._worker, self._crew.observer)
-        if is_holder and not was_holder:
+        if is_holder and not has_begun:
+            is_holder = begin(self._ledger, job, self._worker)
+        if is_holder and not has_begun:
             self._held_since = time.monotonic()
             follow_policy(self._ledger, job)
         return is_holder
@@ -291,7 +350,9 @@ class Post:
         now = time.time()
         with self._ledger.write() as connection:
             phase, verdict = ("trial", "failed") if why else ("full", "passed")
-            job_moves.set_phase(connection, job.id, phase=phase, verdict=verdict, now=now)
+            holder = self._worker.id
+            if not job_moves.set_phase(connection, job.id, phase=phase, verdict=verdict, now=now, holder=holder):
+                return  # another worker does the chores now
             if why:
                 job_moves.move_job(connection, job.id, "pause", now=now, reason="trial_gate", message=why)
             elif job.spec.get("after_trial") == "pause":
@@ -317,29 +378,17 @@ def work(
     *,
     slots: int,
     heartbeat_file: Path | None,
-    heartbeat_s: float,
 ) -> int:
     """Be a worker of this ledger until a signal, and return the exit code."""
     with working(ledger, gear, concurrency=slots) as worker:
-        return asyncio.run(_run(Crew(ledger, worker, gear, queue, voice, slots=slots), heartbeat_file, heartbeat_s))
+        crew = Crew(ledger, worker, gear, queue, voice, slots=slots, heartbeat_file=heartbeat_file)
+        return asyncio.run(_run(crew))
 
 
-async def _run(crew: Crew, heartbeat_file: Path | None, heartbeat_s: float) -> int:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        loop.add_signal_handler(number, crew.signal, int(number))
+async def _run(crew: Crew) -> int:
+    listen(crew.signal, numbers=(*ENDING, signal.SIGQUIT))
     crew.voice.say(f"worker {crew.worker.incarnation} is ready: {crew.slots} slots")
-    beating = asyncio.create_task(_beat(heartbeat_file, heartbeat_s))
     try:
         return await crew.run()
     finally:
-        beating.cancel()
         crew.voice.say(f"worker {crew.worker.incarnation} leaves")
-
-
-async def _beat(heartbeat_file: Path | None, heartbeat_s: float) -> None:
-    """Touch a file for as long as the event loop turns."""
-    while heartbeat_file is not None:
-        with suppress(OSError):
-            heartbeat_file.touch()
-        await asyncio.sleep(heartbeat_s)

@@ -17,7 +17,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker
 from batchrun.ledger.reports import count_items
 from batchrun.runner.ends import TRIAL_ONLY, End, EndKind
-from batchrun.runner.epoch import let_go
+from batchrun.runner.epoch import begin, let_go
 from batchrun.runner.export import Outputs, output_paths, write_outputs
 from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Arrival, Gear, Scope, Voice
@@ -26,6 +26,7 @@ from batchrun.runner.onlooker import Onlooker
 from batchrun.runner.partial import PartialOutput
 from batchrun.runner.progress import done
 from batchrun.runner.session import Session
+from batchrun.runner.signals import listen
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import follow_policy
 from batchrun.runner.trial import TrialReport, gate, report_trial
@@ -83,12 +84,7 @@ class _Drive:
         self._writing: Writing | None = None
 
     async def run(self) -> Arrival:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_IGN:
-                continue  # nohup, or a shell's background job: whoever set it means it
-            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.add_signal_handler(number, self._take_signal, int(number))
+        listen(self._take_signal)
         outputs, end = None, None
         if await self._hold():
             try:
@@ -180,6 +176,8 @@ class _Drive:
         return bool(counts[ItemState.PENDING] or counts[ItemState.RUNNING])
 
     async def _perform(self, job: Job) -> End:
+        if not await asyncio.to_thread(begin, self._ledger, job, self._worker):
+            return End(EndKind.LOST)
         partial = PartialOutput(self._ledger, job.id, output_paths(job)[0])
         await asyncio.to_thread(partial.rebuild)
         with self._ledger.write() as connection:

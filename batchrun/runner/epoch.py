@@ -5,12 +5,11 @@ ahead; and who compares them reads the file first. What is ahead was written by 
 """
 
 import errno
-import time
 from pathlib import Path
 
 from batchrun.errors import LedgerCopied, LedgerFault, LedgerFull
 from batchrun.files.epoch import Epoch, alone_at, epoch_file, read_epoch, write_epoch
-from batchrun.ledger.epochs import advance_epoch, read_epoch_of, take_epoch
+from batchrun.ledger.epochs import advance_epoch, begin_epoch, read_epoch_of
 from batchrun.ledger.jobs import Job, drop
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker
@@ -40,34 +39,26 @@ def refuse_copy(ledger: Ledger, job: Job) -> None:
         )
 
 
-def take_to_perform(ledger: Ledger, job: Job, worker: Worker, *, instead_of: int | None) -> bool:
-    """Become the job's holder instead of `instead_of`, and say so beside the output, before anything is claimed.
+def begin(ledger: Ledger, job: Job, worker: Worker) -> bool:
+    """Begin to perform a job as its holder, and say so beside its output, before anything is claimed.
+
+    Returns:
+        False where this process does not hold it any more.
 
     Raises:
         LedgerCopied: another copy of this ledger has gone on with the job.
-        LedgerFull, LedgerFault: the file beside the output cannot be written. The job is not held.
+        LedgerFull, LedgerFault: the file beside the output cannot be read or written.
     """
     output = _output(job)
-    with alone_at(output) as is_alone:
-        if not is_alone:
-            return False
+    with alone_at(output):  # or after a while all the same: a process that is stopped may have the lock
         refuse_copy(ledger, job)
         with ledger.write() as connection:
-            epoch = take_epoch(
-                connection,
-                job.id,
-                worker_id=worker.id,
-                token=worker.incarnation,
-                instead_of=instead_of,
-                now=time.time(),
-            )
+            epoch = begin_epoch(connection, job.id, worker_id=worker.id, token=worker.incarnation)
         if epoch is None:
             return False
         try:
             _write(output, Epoch(ledger.ledger_id, job.task_id, epoch, worker.incarnation))
         except OSError as error:
-            with ledger.write() as connection:
-                drop(connection, job.id, worker_id=worker.id, active_s=0.0)
             raise _cannot_be_written(job, error) from None
     return True
 

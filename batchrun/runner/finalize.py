@@ -45,13 +45,19 @@ def finalize(
         return None
     output, errors = output_paths(job)
     if job.state in (JobState.COMPLETED, JobState.CANCELLED):
-        if output.exists() and errors.exists():
+        # Files that are there may be of an earlier run, or of a pause: the ledger knows whether this end's are written.
+        if job.written_at is not None and output.exists() and errors.exists():
             return None
-        return write_outputs(ledger, job, wrote=wrote)
+        written = write_outputs(ledger, job, wrote=wrote)
+        with ledger.write() as connection:
+            job_moves.note_written(connection, job.id, now=time.time())
+        return written
     if job.state is not JobState.FINALIZING:
         return None
     outputs = write_outputs(ledger, job, wrote=wrote) if is_written else None
     with ledger.write() as connection:
+        if outputs is not None:
+            job_moves.note_written(connection, job.id, now=time.time())
         name = "close" if job.was_cancelled else "complete"
         reason = job.reason if job.was_cancelled else None
         job_moves.move_job(connection, job.id, name, now=time.time(), reason=reason, holder=holder)

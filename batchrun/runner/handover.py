@@ -1,7 +1,6 @@
 """Handing a job over to the workers of its ledger, and following them. Who hands over may leave at any time."""
 
 import asyncio
-import contextlib
 import json
 import signal
 import time
@@ -23,6 +22,7 @@ from batchrun.runner.gear import Arrival, Gear, Scope, Voice
 from batchrun.runner.hold import sweep_all, try_to_hold
 from batchrun.runner.onlooker import Onlooker
 from batchrun.runner.outage import ENDPOINT_DOWN
+from batchrun.runner.signals import listen
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import follow_policy
 from batchrun.runner.trial import TrialReport, report_trial
@@ -72,10 +72,7 @@ class _Handover:
         self._lonely_since: float | None = None
 
     async def run(self, wait: bool, is_followed: bool, prepare: Callable[[Job], None] | None) -> Arrival:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-                loop.add_signal_handler(number, self._take_signal, int(number))
+        listen(self._take_signal)
         await asyncio.to_thread(self._open, wait, prepare)
         end = await self._follow() if is_followed else End(EndKind.LEFT)
         return Arrival(read_standing(self._ledger, self._task_id), self._outputs, self._trial, end)
@@ -89,7 +86,9 @@ class _Handover:
         """Decide about the job while nobody else does, and share it."""
         while not try_to_hold(self._ledger, job := self._job(), self._worker, self._observer):
             if job.is_shared and job.state is JobState.IN_PROGRESS:
-                return  # workers are at it: it is followed, and nothing is decided anew
+                if prepare is not None:  # what it changes of a job under way are settings, which workers follow
+                    prepare(job)
+                return
             if not job.is_shared and not wait:
                 who = read_standing(self._ledger, self._task_id).performer
                 raise JobBusy(
@@ -182,8 +181,7 @@ class _Handover:
 
     def _write_outputs(self, job: Job) -> None:
         """Write the outputs where no worker could: on the host of whoever follows."""
-        output, errors = output_paths(job)
-        if output.parent.is_dir() and not (output.exists() and errors.exists()):
+        if output_paths(job)[0].parent.is_dir():
             self._outputs = finalize(self._ledger, job, holder=self._worker.id)
 
     def _job(self) -> Job:

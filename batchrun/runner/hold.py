@@ -8,7 +8,7 @@ from batchrun.errors import JobBusy, LedgerFault
 from batchrun.ledger.jobs import Job, take
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, enter
-from batchrun.runner.epoch import let_go, refuse_copy, take_to_perform
+from batchrun.runner.epoch import let_go, refuse_copy
 from batchrun.runner.gear import Gear
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import Swept, sweep
@@ -37,24 +37,22 @@ def working(ledger: Ledger, gear: Gear, *, concurrency: int) -> Iterator[Worker]
         worker.leave(ledger, now=time.time())
 
 
-def try_to_hold(ledger: Ledger, job: Job, worker: Worker, observer: Observer, *, performs: bool = True) -> bool:
+def try_to_hold(ledger: Ledger, job: Job, worker: Worker, observer: Observer, *, goes_on: bool = True) -> bool:
     """Become the job's holder where nobody is, or where the holder is dead.
 
     Args:
-        performs: something of the job may be sent or written while it is held.
+        goes_on: something of the job may be sent or written while it is held.
 
     Raises:
         LedgerCopied: it may, and another copy of this ledger has gone on with the job.
-        LedgerFault: it may, and the epoch beside the output can be read or written by nobody.
+        LedgerFault: it may, and the epoch file beside the output cannot be read.
     """
-    if performs:
+    if goes_on:
         refuse_copy(ledger, job)
-    if job.holder == worker.id and (not performs or job.epoch_token == worker.incarnation):
+    if job.holder == worker.id:
         return True
-    if job.holder is not None and job.holder != worker.id and not observer.is_dead(job.holder):
+    if job.holder is not None and not observer.is_dead(job.holder):
         return False
-    if performs:
-        return take_to_perform(ledger, job, worker, instead_of=job.holder)
     with ledger.write() as connection:
         return take(connection, job.id, worker_id=worker.id, instead_of=job.holder, now=time.time())
 
@@ -66,17 +64,17 @@ def sweep_all(ledger: Ledger, gear: Gear, worker: Worker, observer: Observer | N
 
 
 @contextmanager
-def holding(ledger: Ledger, job: Job, worker: Worker, gear: Gear, *, performs: bool = True) -> Iterator[None]:
+def holding(ledger: Ledger, job: Job, worker: Worker, gear: Gear, *, goes_on: bool = True) -> Iterator[None]:
     """Hold a job for a moment, so that nobody else changes or performs it meanwhile.
 
     Args:
-        performs: something of it may be sent or written meanwhile.
+        goes_on: something of it may be sent or written meanwhile.
 
     Raises:
         JobBusy: another living process holds it.
         LedgerCopied: another copy of this ledger has gone on with the job.
     """
-    if not try_to_hold(ledger, job, worker, Observer(ledger, dead_after_s=gear.dead_after_s), performs=performs):
+    if not try_to_hold(ledger, job, worker, Observer(ledger, dead_after_s=gear.dead_after_s), goes_on=goes_on):
         who = read_standing(ledger, job.task_id).performer
         raise JobBusy(f"job {job.task_id!r} is performed by {who}", hint=f"batchrun status {job.task_id} -w")
     try:

@@ -126,7 +126,7 @@ def _purge_job(ledger: Ledger, gear: Gear, task_id: str, worker: Worker, observe
     if job.purged_at is not None:
         return _purged(ledger, job, Contents(), was_purged=True)
     _refuse_unended(job)
-    with holding(ledger, job, worker, gear, performs=False):
+    with holding(ledger, job, worker, gear, goes_on=False):
         _await_performers(ledger, gear, job, worker, observer)
         if _read(ledger, job).state is JobState.FINALIZING:
             finalize(ledger, job, holder=worker.id)  # an answer was found in a spool: it belongs into the outputs first

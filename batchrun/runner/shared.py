@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from batchrun.core.rate import Limits
-from batchrun.core.states import JobState
+from batchrun.core.states import ItemState, JobState
 from batchrun.ledger.leases import Load, give_back, lease
-from batchrun.ledger.reports import is_over
+from batchrun.ledger.reports import count_items, is_over
 from batchrun.runner.ends import End, EndKind
 from batchrun.runner.feed import Feeding
 from batchrun.runner.outage import ENDPOINT_DOWN
@@ -29,17 +29,27 @@ class Unwritten:
 class SharedSession(Session):
     """Like a session that has the job alone, but for what it shares: concurrency, hints, pauses, and the end."""
 
-    def __init__(self, *, broker: Broker, most_slots: int, is_holder: Callable[[], bool], **parts: Any) -> None:
+    def __init__(
+        self,
+        *,
+        broker: Broker,
+        most_slots: Callable[[], int],
+        all_slots: Callable[[], int],
+        is_holder: Callable[[], bool],
+        **parts: Any,
+    ) -> None:
         """Make a session.
 
         Args:
             broker: carries the hints of this ledger's jobs.
-            most_slots: requests that this process can have in flight.
+            most_slots: requests of this job that this process can have in flight now.
+            all_slots: the concurrency of all jobs that this process is at work on.
             is_holder: this worker does the job's chores now.
         """
         super().__init__(partial=Unwritten(), **parts)
         self._broker = broker
         self._most_slots = most_slots
+        self._all_slots = all_slots
         self._is_holder = is_holder
         self._trial_only = False
         self._consumed = 0
@@ -53,6 +63,7 @@ class SharedSession(Session):
             self._job.id,
             self._broker,
             slots=lambda: self._job.concurrency,
+            all_slots=self._all_slots,
             is_mine=self._is_holder,
             trial_only=trial_only,
         )
@@ -61,6 +72,11 @@ class SharedSession(Session):
         """Finish what is in flight, and give the lease back when nothing of the job is here any more."""
         await super().finish()
         await self._try_to_write(lambda c: give_back(c, self._job.id, worker_id=self._worker.id))
+
+    @property
+    def concurrency(self) -> int:
+        """Return the job's concurrency, over all workers, as it was seen last."""
+        return self._job.concurrency
 
     # -- what others decide -------------------------------------------------------------------------------------------
 
@@ -84,6 +100,8 @@ class SharedSession(Session):
             left_s = job.throttle_until_at - time.time()
             if 0 < left_s <= job.throttle_wait_s:  # another worker was asked to wait: this one waits with it
                 self._performer.pace.wait_until(time.monotonic() + left_s)
+        if job.spec["fail_on_error"] is not None:  # counted over all workers
+            self._performer.breaker.failed = await asyncio.to_thread(self._count_failed)
         await self._performer.turnstile.follow(Limits(job.rpm, job.tpm))
         await self.renew()
 
@@ -91,9 +109,20 @@ class SharedSession(Session):
         """Renew the lease of this worker's part of the concurrency, and keep to it."""
         tally = self._performer.tally
         items_per_s, tokens_per_s = tally.rates(time.monotonic())
-        load = Load(min(self._most_slots, self._job.concurrency), self._performer.in_use, items_per_s, tokens_per_s)
+        performer = self._performer
+        load = Load(
+            wants=min(self._most_slots(), self._job.concurrency),
+            in_flight=performer.in_use,
+            items_per_s=items_per_s,
+            tokens_per_s=tokens_per_s,
+            keeps=performer.concurrency,  # it may be starting something this very moment
+        )
         slots = await asyncio.to_thread(self._lease, load)
         self._performer.resize(slots)
+
+    def _count_failed(self) -> int:
+        with self._ledger.read() as connection:
+            return count_items(connection, self._job.id)[ItemState.FAILED]
 
     def _lease(self, load: Load) -> int:
         with self._ledger.write() as connection:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchrun.core.states import FINAL_JOB_STATES, ItemState, JobState
+from batchrun.core.states import ItemState, JobState
 from batchrun.core.stats import percentile
 from batchrun.errors import JobNotFound
 from batchrun.ledger.jobs import Job, find_job, list_jobs
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import holds_lock
 from batchrun.ledger.reports import AttemptReport, count_items, heartbeat, recent_latencies, report_attempts, warnings
+from batchrun.ledger.watching import work_on
 from batchrun.runner.hints import Hint, hint_for_stop
 
 AUTH_REASONS = frozenset({"auth", "forbidden"})
@@ -33,13 +34,16 @@ class Standing:
     tokens_per_s: float | None  # output tokens
     in_flight: int
     holder: dict[str, Any] | None  # name, host, pid of the process that performs it
+    slots: int | None  # what workers hold of a shared job's concurrency; None for a job of one process
     has_died: bool  # its holder is certainly dead: seen on its own host only
     active_s: float  # how long processes have worked on it, pauses between them left out
 
     @property
-    def is_under_way(self) -> bool:
-        """True while somebody works on the job."""
-        return self.job.state not in FINAL_JOB_STATES and self.job.holder is not None and not self.has_died
+    def is_worked_on(self) -> bool:
+        """True while a living process, or for a shared job any worker, is at it as far as can be seen from here."""
+        if self.slots is not None:
+            return self.slots > 0
+        return self.holder is not None and not self.has_died
 
     @property
     def hint(self) -> Hint | None:
@@ -59,11 +63,6 @@ class Standing:
         who, since_at = self.holder or {}, self.job.held_since_at
         since = time.strftime("%H:%M:%S", time.localtime(since_at)) if since_at else "just now"
         return f"{who.get('name')} (pid {who.get('pid')} on {who.get('host')}) since {since}"
-
-    @property
-    def adds_up(self) -> bool:
-        """The accounting identity of the items, which holds at every instant."""
-        return sum(self.counts.values()) == self.job.total or self.job.state is JobState.VALIDATING
 
     @property
     def exit_code(self) -> int:
@@ -92,7 +91,8 @@ def read_standing(ledger: Ledger, task_id: str) -> Standing:
         job = find_job(connection, task_id)
         latencies = recent_latencies(connection, job.id)
         holder = heartbeat(connection, job.holder) if job.holder is not None else None
-        has_died = holder is not None and holds_lock(Path(holder["folder"]), holder["incarnation"]) is False
+        is_gone = holder is not None and holds_lock(Path(holder["folder"]), holder["incarnation"]) is False
+        load = work_on(connection, job)
         return Standing(
             job=job,
             counts=count_items(connection, job.id),
@@ -100,11 +100,12 @@ def read_standing(ledger: Ledger, task_id: str) -> Standing:
             warnings=warnings(connection, job.id),
             e2el_p50_s=percentile(latencies, 50),
             e2el_p95_s=percentile(latencies, 95),
-            items_per_s=holder["items_per_s"] if holder else None,
-            tokens_per_s=holder["tokens_per_s"] if holder else None,
-            in_flight=(holder["in_flight"] or 0) if holder else 0,
+            items_per_s=load.items_per_s if load else None,
+            tokens_per_s=load.tokens_per_s if load else None,
+            in_flight=load.in_flight if load else 0,
+            slots=load.wants if load and job.is_shared else None,
             holder={name: holder[name] for name in ("name", "host", "pid")} if holder else None,
-            has_died=has_died,
+            has_died=is_gone and not job.is_shared,  # another worker takes a shared job's chores over by itself
             active_s=job.active_s + (time.time() - job.held_since_at if job.held_since_at is not None else 0.0),
         )
 

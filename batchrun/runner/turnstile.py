@@ -64,6 +64,7 @@ class Turnstile:
         self._waiting.append((tokens, place))
         if self._serving is None or self._serving.done():
             self._serving = asyncio.create_task(self._serve())
+            self._serving.add_done_callback(self._ended)
         return await place
 
     def used(self, permit: Permit, tokens: int) -> None:
@@ -105,6 +106,15 @@ class Turnstile:
     async def close(self) -> None:
         """Tell what is noted, and let go of the windows."""
         await self._windows.close()
+
+    def _ended(self, serving: "asyncio.Task[None]") -> None:
+        """Hand a fault of ours to whoever waits: nobody else would hear of it."""
+        if serving.cancelled() or (error := serving.exception()) is None:
+            return
+        while self._waiting:
+            _, place = self._waiting.popleft()
+            if not place.done():
+                place.set_exception(error)
 
     async def _serve(self) -> None:
         while self._waiting:

@@ -41,6 +41,7 @@ class Window:
         broker: Broker,
         *,
         slots: Callable[[], int],
+        all_slots: Callable[[], int],
         is_mine: Callable[[], bool],
         trial_only: bool,
     ) -> None:
@@ -48,10 +49,11 @@ class Window:
 
         Args:
             slots: the job's concurrency now.
+            all_slots: the same of all jobs whose hints lie in this queue.
             is_mine: this worker is the one that does the job's chores.
         """
         self._ledger, self._job_id, self._broker = ledger, job_id, broker
-        self._slots, self._is_mine, self._trial_only = slots, is_mine, trial_only
+        self._slots, self._all_slots, self._is_mine, self._trial_only = slots, all_slots, is_mine, trial_only
         self._cursor = -1
 
     async def run(self) -> None:
@@ -67,16 +69,17 @@ class Window:
 
     def _top_up(self) -> float:
         """Send what is missing in the window; return how long that will do, in seconds."""
-        size = max(SMALLEST, HINTS_PER_SLOT * self._slots())
+        mine, whole = (max(SMALLEST, HINTS_PER_SLOT * count) for count in (self._slots(), self._all_slots()))
         waiting = self._broker.backlog()
         if waiting is None:
             return CALM_S
-        if waiting > size // 2:
+        if waiting > whole // 2:
             return BUSY_S
-        ids = self.read(after=self._cursor, limit=size - waiting)
+        room = min(mine, whole - waiting)
+        ids = self.read(after=self._cursor, limit=room)
         if ids:
             self._broker.send(self._job_id, ids)
-        is_round_over = len(ids) < size - waiting
+        is_round_over = len(ids) < room
         self._cursor = -1 if is_round_over else ids[-1]
         return CALM_S if is_round_over else BUSY_S
 

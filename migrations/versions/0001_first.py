@@ -144,6 +144,7 @@ def upgrade() -> None:
         sa.Column("active_s", sa.Float(), nullable=False),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
         sa.Column("epoch_token", sa.Text(), nullable=True),
+        sa.Column("written_at", sa.Float(), nullable=True),
         sa.Column("purge_began_at", sa.Float(), nullable=True),
         sa.Column("purged_at", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(["holder"], ["workers.id"], name=op.f("fk_jobs_holder_workers")),

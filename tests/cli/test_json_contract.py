@@ -154,6 +154,9 @@ def test_every_command_prints_what_its_schema_says(show: Show) -> None:
     _settle_it(show)
     _other_jobs(show)
     _streams(show)
+    show.run("db", "move", "--to", "moved.db")
+    show.run("db", "check", code=1)
+    show.run("status", "batch-001", code=1)
     left = sorted(set(kinds()) - set(show.printed) - ELSEWHERE.keys())
     assert left == [], "no command of this test printed these kinds"
 

@@ -23,9 +23,9 @@ def desk(ledger: Ledger) -> Desk:
     return desk
 
 
-def renew(desk: Desk, worker: int, wants: int = 64, in_flight: int = 0) -> int:
+def renew(desk: Desk, worker: int, wants: int = 64, in_flight: int = 0, keeps: int = 0) -> int:
     with desk.ledger.write() as connection:
-        return lease(connection, desk.job_id, worker_id=worker, load=Load(wants, in_flight, 1.0, 2.0))
+        return lease(connection, desk.job_id, worker_id=worker, load=Load(wants, in_flight, 1.0, 2.0, keeps))
 
 
 def lent(desk: Desk) -> int:
@@ -41,6 +41,25 @@ def test_a_worker_alone_has_everything_and_shares_when_another_comes(desk: Desk)
     assert renew(desk, other) == 1, "what is in flight with the first is still its own"
     assert renew(desk, desk.worker, in_flight=3) == 3
     assert renew(desk, other) == 3
+
+
+def test_a_smaller_share_is_given_up_only_after_it_was_heard_of(desk: Desk) -> None:
+    other = desk.hire()
+    assert renew(desk, desk.worker) == 6
+    renew(desk, other)
+    assert renew(desk, desk.worker, keeps=6) == 3, "it hears of its share, and may still be starting up to six"
+    assert renew(desk, other) == 0
+    assert renew(desk, desk.worker, keeps=3) == 3
+    assert renew(desk, other) == 3
+
+
+def test_a_worker_that_was_declared_dead_gets_no_lease_and_leaves_none(desk: Desk) -> None:
+    other = desk.hire()
+    with desk.ledger.write() as connection:
+        bury(connection, desk.worker, now=NOW)
+    assert renew(desk, desk.worker) == 0
+    assert lent(desk) == 0
+    assert renew(desk, other) == 6
 
 
 def test_what_one_cannot_use_is_the_others(desk: Desk) -> None:
@@ -102,8 +121,8 @@ def test_however_workers_come_and_go_never_more_is_lent_than_there_is(desk: Desk
             held[worker] = 0
         else:
             in_flight = dice.randint(0, held[worker])
-            held[worker] = renew(desk, worker, wants=dice.randint(0, 9), in_flight=in_flight)
-            held[worker] = max(held[worker], in_flight)
+            renewed = renew(desk, worker, wants=dice.randint(0, 9), in_flight=in_flight, keeps=held[worker])
+            held[worker] = max(renewed, in_flight)
         with desk.ledger.read() as connection:
             rows = connection.execute(select(leases).where(leases.c.job_id == desk.job_id))
             slots = {row.worker_id: row.slots for row in rows}

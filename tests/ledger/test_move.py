@@ -132,7 +132,7 @@ def test_everything_arrives_as_it_was_in_the_middle_of_its_jobs(source: str, add
     assert moved.was_applied
     assert_moved(moved, source, address, before)
     copied = [step.rows for step in steps if step.step == "copying"]
-    assert len(copied) > 12
+    assert len(copied) >= 10
     assert copied[-1] == steps[-3].rows == sum(moved.rows.values()) == steps[-3].total
     assert [step.step for step in steps if step.step not in ("copying", "comparing")] == [
         "ready",
@@ -234,7 +234,7 @@ def test_a_move_that_fails_after_any_step_is_finished_by_the_same_command(
         moved = move(source, target)
         assert moved.was_applied == (step != "done"), step
         assert_moved(moved, source, target, before)
-    assert number > 25
+    assert number > 20
     assert {"ready", "sealed", "copying", "comparing", "opened", "done"} == set(failed_at)
 
 

@@ -66,8 +66,7 @@ def _counts(lab: Lab) -> dict[str, int]:
 
 
 def _outputs(lab: Lab) -> dict[str, bytes]:
-    paths = sorted((lab.folder / "outputs").iterdir())
-    return {path.name: path.read_bytes() for path in paths if not path.name.startswith(".")}
+    return {path.name: path.read_bytes() for path in sorted((lab.folder / "outputs").iterdir())}
 
 
 def _object(run: Run, kind: str, code: int = 0) -> dict[str, Any]:

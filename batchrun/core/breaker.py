@@ -11,7 +11,7 @@ NEVER_REACHED_S = 10.0
 # A refusal that may be about this item's own model, not about the key or the address.
 _MAYBE_OWN = frozenset({"forbidden", "model_not_found"})
 # Refusals that are certainly about this very prompt, however many come in a row.
-_CERTAINLY_OWN = frozenset({"context_length", "content_filter", "too_large"})
+_CERTAINLY_OWN = frozenset({"context_length", "content_filter", "too_large", "too_large_for_tpm"})
 
 
 @dataclass(frozen=True, slots=True)

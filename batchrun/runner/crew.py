@@ -113,7 +113,6 @@ class Crew:
 
     def signal(self, number: int) -> None:
         """Take a signal: the first drains, the second gives up what is in flight."""
-        self.exit_code = 0
         self.is_closing.set()
         for session in list(self._sessions.values()):
             session.signal(number)

@@ -53,7 +53,7 @@ def upgrade(context: Context) -> int:
     return 0
 
 
-@make_command("batchrun db move --to postgresql+psycopg://batchrun:PASSWORD@127.0.0.1:5432/batchrun")
+@make_command("batchrun db move --to postgresql://USER:PASSWORD@HOST/DATABASE")
 @click.option("--to", "target", required=True, metavar="URL", help="Where to: an empty database, or a new SQLite file.")
 def move(context: Context, target: str) -> int:
     """Move a SQLite ledger to another database, with all its jobs, also in the middle of them.
@@ -103,7 +103,8 @@ def _show(context: Context, moved: "Moved") -> None:
         emit("move", {**values, "took_s": round(moved.took_s, 3), "applied": was_applied})
         return
     if was_applied:
-        what = f"{rows['jobs']:,} jobs, {rows['items']:,} items, {rows['answers']:,} answers in {moved.took_s:.1f} s"
+        noun = "job" if rows["jobs"] == 1 else "jobs"
+        what = f"{rows['jobs']:,} {noun}, {rows['items']:,} items, {rows['answers']:,} answers in {moved.took_s:.1f} s"
         put(f"moved to {moved.target}: {what}; every row was compared")
         put("  the old ledger is closed for good, and no command uses it any more")
     else:

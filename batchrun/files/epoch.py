@@ -60,7 +60,7 @@ def read_epoch(output: Path) -> Epoch | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not what batchrun writes there"
+        why = error.strerror if isinstance(error, OSError) else "it holds something else"
         raise LedgerFault(
             f"{str(path)!r} says whether another copy of the ledger has run this job, and cannot be read: {why}",
             hint=f"make it readable; or, if there is no other copy, rm {path}",

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchrun.errors import LedgerMoved
 from batchrun.ledger.engines import (
     has_wal_reset_bug,
     journal_mode,
@@ -16,7 +15,7 @@ from batchrun.ledger.engines import (
 from batchrun.ledger.ledger import foreign_errors
 from batchrun.ledger.migrate import current_revision, upgrade
 from batchrun.ledger.schema import SCHEMA_REVISION
-from batchrun.ledger.seal import read_seal, refuse_closed
+from batchrun.ledger.seal import closed_why
 
 
 @dataclass
@@ -73,12 +72,8 @@ def inspect_ledger(address: str) -> Found:
     try:
         with foreign_errors(where), engine.connect() as connection:
             found.revision = current_revision(connection)
-            seal = read_seal(connection) if found.revision == SCHEMA_REVISION else None
-            try:
-                if seal is not None:
-                    refuse_closed(seal, where)
-            except LedgerMoved as closed:
-                found.closed = closed.message
+            if found.revision == SCHEMA_REVISION:
+                found.closed = closed_why(connection, where)
     finally:
         engine.dispose()
     return found

@@ -224,7 +224,7 @@ def _refuse_used(connection: Connection, goal: End, there: Seal, ledger_id: str)
         raise LedgerFault(f"{goal.where} is being filled by another move", hint=hint)
     if any(count(connection, table) for table in TABLES if table.name not in _OF_WORKERS):
         what = "another copy of this very ledger" if there.ledger_id == ledger_id else "another ledger"
-        raise LedgerFault(f"{goal.where} holds {what} ({count(connection, jobs):,} jobs)", hint=hint)
+        raise LedgerFault(f"{goal.where} holds {what}, with jobs in it", hint=hint)
     present = connection.execute(select(workers).where(workers.c.ended_at.is_(None))).all()
     for one in present:
         if holds_lock(Path(one.folder), one.incarnation) is not False:

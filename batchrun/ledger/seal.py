@@ -70,6 +70,17 @@ def refuse_closed(seal: Seal, where: str) -> None:
     )
 
 
+def closed_why(connection: Connection, where: str) -> str | None:
+    """Say in words why nothing runs on a ledger; None where it is open, or not made yet."""
+    seal = read_seal(connection)
+    try:
+        if seal is not None:
+            refuse_closed(seal, where)
+    except LedgerMoved as closed:
+        return closed.message
+    return None
+
+
 def refuse_if_closed(connection: Connection, where: str) -> None:
     """The same within a transaction on a SQLite ledger; what has not changed costs a few microseconds."""
     if connection.exec_driver_sql(_CLOSED).first() is not None and (seal := read_seal(connection)) is not None:

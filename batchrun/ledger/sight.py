@@ -16,6 +16,7 @@ from batchrun.ledger.ledger import foreign_errors
 from batchrun.ledger.liveness import holds_lock
 from batchrun.ledger.migrate import current_revision
 from batchrun.ledger.schema import SCHEMA_REVISION, heartbeats, jobs, workers
+from batchrun.ledger.seal import closed_why
 
 PATIENCE_S = 2  # for a connection and for a statement
 READING_EVERY_S = 0.2
@@ -48,6 +49,7 @@ class Sight:
     open_job_count: int | None
     is_wal: bool  # a SQLite file in write-ahead mode
     server: PostgresFacts | None
+    closed: str | None = None  # why nothing runs there, in words: it was moved, or a move is not finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def look_at(address: str) -> Sight:
             open_ones,
             is_wal=not is_postgres and _is_wal(Path(str(parse_url(address).database))),
             server=_ask_server(connection) if is_postgres else None,
+            closed=closed_why(connection, "it") if revision == SCHEMA_REVISION else None,
         )
 
 

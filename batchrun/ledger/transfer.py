@@ -52,11 +52,11 @@ class End:
 
     @property
     def address(self) -> str:
-        """The address as it can be typed again, without a password."""
+        """The address as it can be typed again, but for its password."""
         if self.url.get_backend_name() == "sqlite":
             return f"sqlite:///{Path(str(self.url.database)).absolute()}"
         kept = {name: value for name, value in self.url.query.items() if name in _HARMLESS}
-        return self.url.set(password=None, query=kept).render_as_string()
+        return self.url.set(query=kept).render_as_string(hide_password=True)
 
     @property
     def is_postgres(self) -> bool:

@@ -194,6 +194,8 @@ class Performer:
     async def _send(self, claim: Claim, claimed_at: float) -> Reply | Break | None:
         # One after the other, each a little after the one before has really started: a stall makes no stampede.
         async with self._turn:
+            if claim.key not in self._permits:
+                return None  # released in the meantime: it takes no place in the ramp from those that will be sent
             if gap_s := self.pace.admit(chance=self._means.chance()):
                 await asyncio.sleep(gap_s)
         permit = await self.turnstile.pass_through(self._most_tokens(claim))

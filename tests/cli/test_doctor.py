@@ -22,6 +22,7 @@ from batchrun.cli.main import run
 from batchrun.core.spec import parse_spec
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import enter
+from batchrun.ledger.move import move
 from batchrun.ledger.schema import heartbeats, workers
 from batchrun.ledger.sight import PostgresFacts
 from batchrun.runner.doctor.finding import Notes
@@ -213,6 +214,15 @@ def test_a_ledger_of_another_kind_is_named(doctor: Doctor, statement: str, words
     found = doctor(code=1)
     assert any(words in said for name, said in rows(found, "ledger", "fail") if name == "schema")
     assert any(mend in told for told in mends(found, "ledger"))
+
+
+def test_a_ledger_that_was_moved_is_named_with_its_new_place(doctor: Doctor) -> None:
+    make_ledger().close()
+    move(".batchrun/ledger.db", "elsewhere.db")
+    (said,) = [said for name, said in rows(doctor(code=1), "ledger", "fail") if name == "moved"]
+    assert said.startswith("it was moved to sqlite:///")
+    assert "elsewhere.db" in said
+    assert rows(doctor("--db", "elsewhere.db", code=1), "ledger", "fail") == []
 
 
 def test_a_file_that_is_no_ledger_is_named(doctor: Doctor, folder: Path) -> None:

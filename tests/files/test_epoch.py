@@ -61,7 +61,7 @@ def test_higher_or_a_foreign_token_at_the_same_epoch_is_another_copys(there: Epo
 def test_what_says_nothing_is_named_with_its_mend(text: str, tmp_path: Path) -> None:
     path = epoch_file(tmp_path / "out.jsonl")
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(LedgerFault, match="it is not what batchrun writes there") as refused:
+    with pytest.raises(LedgerFault, match="it holds something else") as refused:
         read_epoch(tmp_path / "out.jsonl")
     assert f"rm {path}" in str(refused.value.hint)
 

@@ -348,7 +348,7 @@ def test_a_ledger_with_a_worker_is_not_sealed_and_the_target_left_as_it_was(sour
 def test_another_ledger_is_refused_before_the_seal(source: str, address: str) -> None:
     Desk.open(other := Ledger(address, folder=Path("/nowhere")), 1)
     before = contents(address)
-    with pytest.raises(LedgerFault, match=r"holds another ledger \(1 jobs\)"):
+    with pytest.raises(LedgerFault, match="holds another ledger, with jobs in it"):
         move(source, address)
     assert is_open(source)
     assert contents(address) == before

@@ -254,7 +254,7 @@ def test_a_file_that_says_nothing_is_named(lab: Lab) -> None:
     epoch_file(lab.folder / OUTPUT).write_text("my notes")
     refused = lab.run(*RESUME)
     assert refused.wait() == 1
-    assert "it is not what batchrun writes there" in refused.err
+    assert "it holds something else" in refused.err
     assert f"rm {epoch_file(lab.folder / OUTPUT)}" in refused.err
 
 

@@ -186,6 +186,8 @@ def _note_schema(notes: Notes, sight: Sight, *, missing: str) -> None:
             notes.fail("schema", "holds tables of something else, and no ledger", "name another database with --db")
         else:
             notes.ok("schema", missing)
+    elif sight.closed is not None:
+        notes.fail("moved", sight.closed, "name its new address in BATCHRUN_DB; an unfinished move: batchrun db move")
     elif sight.revision == SCHEMA_REVISION:
         told = f"{sight.job_count:,} jobs, {sight.open_job_count:,} not finished" if sight.job_count else "no jobs yet"
         notes.ok("schema", f"{sight.revision}, this release's; {told}")

@@ -1,4 +1,4 @@
-"""A ledger moved in the middle of its job, and a ledger copied: what was sent is not sent again by the other one."""
+"""`batchrun db move`, and a ledger copied: what was sent is not sent again by the other one."""
 
 import json
 import shutil

@@ -9,7 +9,7 @@ from io import FileIO
 from typing import Any
 
 from batchrun.core.line import LineFault
-from batchrun.core.wording import kind, quoted
+from batchrun.core.wording import clipped, kind, quoted
 from batchrun.files.lines import MAX_LINE_BYTES, split_lines
 
 Row = dict[str, Any]
@@ -119,6 +119,9 @@ class ParquetTable:
         except self._errors as error:
             raise _damaged(error) from None
         self.columns: list[str] = self._table.schema_arrow.names
+        for name in self.columns:
+            if self.columns.count(name) > 1:
+                raise LineFault(f"names the column {quoted(name)} twice", "give every column a name of its own")
 
     def __iter__(self) -> Iterator[tuple[int, Row | LineFault]]:
         """Yield (row number, row or fault).
@@ -129,11 +132,25 @@ class ParquetTable:
         row_no = 0
         try:
             for batch in self._table.iter_batches(batch_size=_AT_ONCE):
-                for cells in batch.to_pylist():
+                for cells in self._rows(batch):
                     row_no += 1
-                    yield row_no, _json_row(cells)
+                    yield row_no, cells if isinstance(cells, LineFault) else _json_row(cells)
         except self._errors as error:
             raise _damaged(error) from None
+
+    def _rows(self, batch: Any) -> Iterator[Row | LineFault]:
+        """Yield a batch's rows; where Python cannot hold a value the rows are read one by one, to name that one."""
+        try:
+            yield from batch.to_pylist()
+            return
+        except (ValueError, OverflowError):  # of a date beyond the year 9999, of text that is no UTF-8
+            pass
+        for place in range(batch.num_rows):
+            try:
+                yield batch.slice(place, 1).to_pylist()[0]
+            except (ValueError, OverflowError) as error:
+                words = str(error).splitlines()[0] if str(error) else type(error).__name__
+                yield LineFault(f"holds a value that cannot be read: {clipped(words)}", "write it as text")
 
 
 def _damaged(error: Exception) -> LineFault:

@@ -46,6 +46,8 @@ class Template:
             self.names = frozenset(find_undeclared_variables(environment.parse(source)))
         except TemplateSyntaxError as error:
             raise TemplateFault(str(error.message), error.lineno) from None
+        except (RecursionError, ArithmeticError, ValueError, MemoryError) as error:
+            raise TemplateFault(f"it cannot be compiled: {type(error).__name__}", 1) from None
 
     @classmethod
     def of(cls, source: str) -> "Template":

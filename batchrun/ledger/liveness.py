@@ -159,6 +159,14 @@ def has_ended(connection: Connection, worker_id: int) -> bool:
     return connection.execute(query).scalar() is not None
 
 
+def beat_of(connection: Connection, worker_id: int) -> int | None:
+    """Return a worker's counter; None where it has none."""
+    beat: int | None = connection.execute(
+        select(heartbeats.c.beat).where(heartbeats.c.worker_id == worker_id)
+    ).scalar_one_or_none()
+    return beat
+
+
 @dataclass
 class Observer:
     """Judges other workers over time by reading their counters; keeps its own readings, on its own clock."""

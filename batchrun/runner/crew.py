@@ -19,7 +19,7 @@ from batchrun.errors import BatchrunError, LedgerCopied, LedgerFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.liveness import Observer, Worker, beat, has_ended
+from batchrun.ledger.liveness import Observer, Worker, beat, beat_of, has_ended
 from batchrun.ledger.reports import is_over
 from batchrun.runner.ends import TRIAL_ONLY, EndKind
 from batchrun.runner.epoch import begin, let_go, refuse_copy
@@ -216,6 +216,8 @@ class Post:
         self._ledger, self._worker = crew.ledger, crew.worker
         self._is_holder = False
         self._held_since = time.monotonic()
+        self._has_joined = False
+        self._seen: tuple[int, int | None] | None = None  # the holder and its counter at the last look
         self._session: SharedSession | None = None
 
     async def run(self) -> None:
@@ -232,7 +234,9 @@ class Post:
                 if not job.is_shared:
                     return
                 if job.state is JobState.IN_PROGRESS or job.reason == "endpoint_down":
-                    if not await self._perform(job):
+                    if not await asyncio.to_thread(self._may_join, job):
+                        await asyncio.sleep(LOOK_S)
+                    elif not await self._perform(job):
                         return
                 elif job.state in (JobState.CANCELLING, JobState.FINALIZING):
                     await asyncio.to_thread(self._close_out, job)
@@ -245,6 +249,20 @@ class Post:
             holding.cancel()
             with suppress(LedgerFault):
                 await asyncio.to_thread(self._let_go)
+
+    def _may_join(self, job: Job) -> bool:
+        """Say whether this worker may claim: it holds the job, or its holder lives in this very ledger.
+
+        In a copy of the ledger the holder is the original's: its lock is held, but its counter stands still here.
+        """
+        if self._is_holder or self._has_joined:
+            self._has_joined = True
+        elif job.holder is not None:
+            with self._ledger.read() as connection:
+                seen = (job.holder, beat_of(connection, job.holder))
+            before, self._seen = self._seen, seen
+            self._has_joined = before is not None and before[0] == seen[0] and before[1] != seen[1]
+        return self._has_joined
 
     # -- performing ---------------------------------------------------------------------------------------------------
 

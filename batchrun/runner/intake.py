@@ -69,6 +69,10 @@ class Intake:
         """Return up to `count` different hints, the oldest first."""
         return list(dict.fromkeys(self._ids.popleft() for _ in range(min(count, len(self._ids)))))
 
+    def forget(self) -> None:
+        """Forget what waits: the ledger knows it, and others may take it."""
+        self._ids.clear()
+
     def close(self) -> None:
         """Forget what waits, and take nothing more: the ledger knows it."""
         self._is_closed = True

@@ -178,9 +178,13 @@ class Performer:
     # -- one item -------------------------------------------------------------------------------------------------
 
     async def _perform(self, claim: Claim, claimed_at: float) -> None:
+        exchange = None
         try:
-            async with self._slots:
-                exchange = await self._send(claim, claimed_at)
+            if await self._slots.enter():
+                try:
+                    exchange = await self._send(claim, claimed_at)
+                finally:
+                    self._slots.leave()
         except TooLarge as error:
             self._permits.pop(claim.key, None)
             await self._record(claim, _never_leaves(str(error)))
@@ -344,6 +348,9 @@ class Performer:
         """Have at most so many requests in flight from now on; what is in flight beyond that finishes first."""
         if concurrency == self.concurrency:
             return
+        if concurrency < self.concurrency:  # what waits for a slot may wait for ever: others may claim it
+            self._release_permits()
+            self._slots.send_away()
         self.concurrency = self.pace.concurrency = concurrency
         self._slots.resize(concurrency)
         self._wake.set()

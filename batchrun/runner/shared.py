@@ -135,7 +135,10 @@ class SharedSession(Session):
         performer, now = self._performer, time.monotonic()
         if performer.intake.consumed != self._consumed:
             self._consumed, self._patience_s = performer.intake.consumed, self._waits.idle_claim_s
-        if not performer.is_idle or performer.pace.is_held(now):
+        has_none = performer.concurrency == 0  # more workers than slots: it can still see the end, and do the chores
+        if has_none:
+            performer.intake.forget()
+        if not (performer.is_idle or (has_none and not performer.has_work)) or performer.pace.is_held(now):
             self._idle_since = None
             return
         self._idle_since = self._idle_since or now

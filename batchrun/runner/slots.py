@@ -2,43 +2,46 @@
 
 import asyncio
 from collections import deque
-from types import TracebackType
 
 
 class Slots:
-    """At most `size` holders at once. After it was made smaller nobody enters until enough have left."""
+    """At most `size` inside at once. After it was made smaller nobody enters until enough have left."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.in_use = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[bool]] = deque()
 
-    async def __aenter__(self) -> None:
+    async def enter(self) -> bool:
+        """Wait for a place; False when whoever waits was sent away. Who is inside calls `leave` once."""
         if self.in_use < self.size and not self._waiting:
             self.in_use += 1
-            return
-        place = asyncio.get_running_loop().create_future()
+            return True
+        place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         try:
-            await place
+            return await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self._leave()  # the slot came together with the end
-            else:
+            if not place.done() or place.cancelled():
                 self._waiting.remove(place)
+            elif place.result():
+                self.leave()  # the slot came together with the end
             raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._leave()
 
     def resize(self, size: int) -> None:
         """Change how many may be inside; those that are stay."""
         self.size = size
         self._let_in()
 
-    def _leave(self) -> None:
+    def send_away(self) -> None:
+        """Let nobody wait any longer: what they waited with is no longer theirs."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(False)
+
+    def leave(self) -> None:
+        """Give a place back."""
         self.in_use -= 1
         self._let_in()
 
@@ -47,4 +50,4 @@ class Slots:
             place = self._waiting.popleft()
             if not place.done():
                 self.in_use += 1
-                place.set_result(None)
+                place.set_result(True)

@@ -136,6 +136,12 @@ def test_what_is_no_template_says_so_with_its_line(source: str, words: str) -> N
     assert caught.value.line_no == source.count("\n") + 1
 
 
+@pytest.mark.parametrize("source", ["{{ " + "(" * 5_000 + "1" + ")" * 5_000 + " }}", "{{ " + "-" * 20_000 + "1 }}"])
+def test_a_template_that_is_nested_without_end_is_none(source: str) -> None:
+    with pytest.raises(TemplateFault, match="cannot be compiled"):
+        Template(source)
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -323,6 +329,29 @@ def test_parquet_values_become_json_or_a_fault(tmp_path: Path) -> None:
     assert prompts(path, "{{ day }} {{ price }}") == ["2026-01-02 1.50"]
     path = parquet_file(tmp_path, {"gone": [float("nan")]})
     assert faults(path, "{{ gone }}") == ["input line 1: field 'gone' is null"]
+
+
+def test_a_parquet_value_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    days = pyarrow.array([1, 2**31 - 1, 2], type=pyarrow.int32()).cast(pyarrow.date32())
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.table({"day": days}), path)
+    (message,) = faults(path, "{{ day }}")
+    assert message.startswith("input line 2: holds a value that cannot be read: ")
+    defaults = with_template("{{ day }}")
+    found = list(read_items(path, defaults, survey(path, defaults, skip_invalid=True)))
+    assert [type(item) for item in found] == [InputItem, RejectedLine, InputItem]
+
+
+def test_a_parquet_file_that_names_a_column_twice_is_one_fault(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], names=["t", "t"]), path)
+    assert "names the column 't' twice" in faults(path, "{{ t }}")[0]
 
 
 @pytest.mark.parametrize("keep", [4, 60, -8])

@@ -3,17 +3,17 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from batchrun.core.states import ItemState, JobState
+from batchrun.ledger.engines import sqlite_module
 from batchrun.queue.broker import BrokerQueue
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
 from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, until_said, until_standing
-from tests.restartable import RestartableRedis
 
 SUBMIT = ("submit", "jobs/job.json")
 READY = "is ready"
@@ -230,6 +230,48 @@ def lock_holder(lock: Path) -> int:
     return 0
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_with_more_workers_than_slots_the_job_ends_by_itself(
+    number: int, make_lab: Callable[..., Lab], redis_url: str
+) -> None:
+    lab = make_lab(latency_ms=30)
+    lab.env["BATCHRUN_BROKER"] = redis_url
+    lab.write_input(30)
+    lab.write_spec(concurrency=1)
+    crew = [worker(lab, "-c", "4") for _ in range(3)]
+    run = lab.run(*SUBMIT, "--no-trial")
+    assert run.wait() == 0, run.err
+    assert_settled(lab, count=30, concurrency=1)
+    assert_sent_once(lab)
+    for one in crew:
+        one.kill(signal.SIGTERM)
+        assert one.wait() == 0, one.err
+
+
+def test_workers_on_a_copy_of_the_ledger_send_nothing_while_the_original_runs(
+    make_lab: Callable[..., Lab], redis_url: str
+) -> None:
+    lab = make_lab(latency_ms=100)
+    lab.env["BATCHRUN_BROKER"] = redis_url
+    lab.write_input(300)
+    lab.write_spec(concurrency=16)
+    crew = [worker(lab, "-c", "4") for _ in range(2)]
+    run = lab.start(*SUBMIT, "--no-trial")
+    lab.await_arrivals(40, run=run)
+    copy = lab.folder / "copy.db"
+    module = sqlite_module()
+    connection = module.connect(lab.folder / ".batchrun" / "ledger.db", timeout=20)
+    connection.execute("VACUUM INTO ?", (str(copy),))
+    connection.close()
+    strangers = [worker(lab, "-c", "4", "--db", f"sqlite:///{copy}") for _ in range(2)]
+    assert run.wait() == 0, run.err
+    assert_sent_once(lab)
+    assert lab.arrivals() == 300
+    for one in [*crew, *strangers]:
+        one.kill(signal.SIGTERM)
+        assert one.wait() == 0, one.err
+
+
 def test_a_job_without_a_worker_says_so_and_waits(make_scaled: Callable[..., Lab]) -> None:
     lab = make_scaled()
     lab.write_input(5)
@@ -260,10 +302,3 @@ def test_a_supervised_worker_is_started_again_when_it_dies(make_scaled: Callable
 def child_of(run: Run) -> int:
     children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
     return int(children[0])
-
-
-@pytest.fixture
-def own_redis() -> Iterator[RestartableRedis]:
-    server = RestartableRedis()
-    yield server
-    server.close()

@@ -6,10 +6,14 @@ from batchrun.runner.slots import Slots
 
 
 async def hold(slots: Slots, inside: list[int], number: int, until: asyncio.Event) -> None:
-    async with slots:
+    if not await slots.enter():
+        return
+    try:
         inside.append(number)
         await until.wait()
         inside.remove(number)
+    finally:
+        slots.leave()
 
 
 async def settle() -> None:
@@ -48,6 +52,21 @@ async def _change_the_size() -> None:
 
 def test_a_semaphore_changes_its_size_while_it_is_used() -> None:
     asyncio.run(_change_the_size())
+
+
+def test_those_who_wait_can_be_sent_away_and_nobody_else_is() -> None:
+    async def play() -> None:
+        slots, inside, ends = Slots(1), list[int](), [asyncio.Event() for _ in range(3)]
+        tasks = [asyncio.create_task(hold(slots, inside, number, ends[number])) for number in range(3)]
+        await settle()
+        slots.send_away()
+        await settle()
+        assert [task.done() for task in tasks] == [False, True, True]
+        ends[0].set()
+        await tasks[0]
+        assert slots.in_use == 0
+
+    asyncio.run(play())
 
 
 def test_a_place_that_comes_together_with_the_end_is_given_on() -> None:

@@ -9,6 +9,8 @@ from batchrun.endpoint.problem import problem_of
 
 MOST_TOKENS = 10**8  # a count above this is a fault, and no ledger could add up what it would cost
 ENDINGS = ["length", "content_filter"]  # reasons to look at an answer
+# A choice that ended so is no answer: vLLM and SGLang write "abort" where the server stopped, half-way, under a 200.
+BROKEN_OFF = {"error": "ended in an error", "abort": "was broken off by the endpoint"}
 FINISHES = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -87,12 +89,19 @@ def _choices(
         fault = fault_of(choice) if isinstance(choice, dict) else "is no object"
         if fault:
             return Answer(f"its choices[{number}] {fault}")
-        if choice.get("error") or choice.get("finish_reason") == "error":
-            return Answer(f"its choices[{number}] ended in an error{_error_words(choice)}", cause="error_in_answer")
+        if words := _broken_off(choice):
+            return Answer(f"its choices[{number}] {words}", cause="error_in_answer")
     reasons = [reason for choice in choices if isinstance(reason := choice.get("finish_reason"), str)]
     # Of several choices the one that did not end well is the one to report.
     finish = next((reason for reason in reasons if reason in ENDINGS), reasons[0] if reasons else None)
     return Answer(finish_reason=finish, is_empty=any(map(is_empty, choices)))
+
+
+def _broken_off(choice: dict[str, Any]) -> str | None:
+    """Say how a choice ended that is no answer, whatever text it holds; None where it ended by itself."""
+    finish = "error" if choice.get("error") else choice.get("finish_reason")
+    words = BROKEN_OFF.get(finish) if isinstance(finish, str) else None
+    return words and f"{words}{_error_words(choice)}"
 
 
 def _error_words(choice: dict[str, Any]) -> str:

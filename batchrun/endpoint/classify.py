@@ -60,6 +60,7 @@ GATEWAY_ERROR = Verdict(UNKNOWN, "gateway_error", Charge.POSSIBLE, Scope.ITEM)
 SERVER_ERROR = refused("server_error")
 OVERLOADED = refused("overloaded", Scope.THROTTLE)
 LOADING = refused("overloaded", Scope.THROTTLE, "the endpoint is loading its model")
+STOPPING = refused("overloaded", Scope.THROTTLE, "the endpoint is shutting down")
 QUOTA = refused("quota", Scope.EVERYONE, "quota or billing")
 MODEL_NOT_FOUND = refused("model_not_found", Scope.EVERYONE)
 CONTENT_FILTER = refused("content_filter", charge=Charge.POSSIBLE)
@@ -163,6 +164,8 @@ def _verdict(status: int, problem: Problem | None, headers: Mapping[str, str], w
 
 
 def _server_error(status: int, problem: Problem | None) -> Verdict:
+    if problem and problem.is_stopping():
+        return STOPPING
     if status == 503:
         return LOADING if problem and problem.is_loading() else OVERLOADED
     return replace(OVERLOADED, scope=Scope.ITEM) if status == 529 else SERVER_ERROR

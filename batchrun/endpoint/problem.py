@@ -68,6 +68,8 @@ FILTER_WORDS = re.compile(
 )
 
 TOO_LARGE_WORDS = re.compile(r"request too large for")
+# vLLM's under a 500 while it drains, of Python's executor: the work was not even begun.
+STOPPING_WORDS = re.compile(r"cannot schedule new futures after shutdown")
 LOADING_WORDS = re.compile(r"loading (the )?model|model (\S+ )?(is )?(currently )?(still )?loading")
 
 # Codes that stand in place of a status inside a 200.
@@ -126,6 +128,10 @@ class Problem:
 
     def is_loading(self) -> bool:
         return LOADING_WORDS.search(self._text) is not None
+
+    def is_stopping(self) -> bool:
+        """Say whether the server is shutting down, and has not begun the work."""
+        return STOPPING_WORDS.search(self._text) is not None
 
     def _is(self, codes: set[str], words: re.Pattern[str]) -> bool:
         return not codes.isdisjoint(self.codes) or words.search(self._text) is not None

@@ -192,7 +192,7 @@ BREACHES: list[tuple[Any, tuple[str, ...], Any]] = [
     (unordered, ("services", "worker", "depends_on"), {"redis": {"condition": "service_started"}}),
     (unsafe_redis, ("services", "redis", "command"), ["redis-server"]),
     (lost_volumes, ("services", "redis", "volumes"), []),
-    (lost_volumes, ("services", "worker", "volumes"), ["./inpts:/work/inputs", "home:/var/lib/batchrun"]),
+    (lost_volumes, ("services", "worker", "volumes"), ["./inpts:/srv/batchrun/inputs", "home:/var/lib/batchrun"]),
     (lost_volumes, ("volumes",), {}),
 ]
 

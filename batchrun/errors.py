@@ -11,7 +11,7 @@ class Fault:
 
     where: str  # "jobs/job.json line 4" or "input line 17"
     what: str  # what is wrong, the value seen, the bound
-    hint: str | None = None  # one edit or one command
+    hint: str  # one edit or one command
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"

@@ -76,7 +76,7 @@ def _checks(context: Context, path: Path | None, *, send: bool) -> "Iterator[Che
 
 
 def _read(written: "Written") -> "JobSpec | None":
-    from batchrun.core.spec import check_spec
+    from batchrun.core.spec_check import check_spec
 
     return check_spec(written.text, where=written.where)[0]
 

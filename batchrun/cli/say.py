@@ -100,8 +100,7 @@ def say_error(
     columns = columns_of(sys.stderr)
     for fault in faults:
         click.echo(fold(visible(f"  {fault}"), columns), err=True)
-        if fault.hint:
-            click.echo(fold(visible(f"    hint: {fault.hint}"), columns), err=True)
+        click.echo(fold(visible(f"    hint: {fault.hint}"), columns), err=True)
     if total > len(faults):
         more = f"  ... and {total - len(faults):,} more: `batchrun validate` lists them with --max-errors {total}"
         click.echo(fold(more, columns), err=True)

@@ -13,7 +13,6 @@ from batchrun.core.printable import clip, one_line
 
 CUT_AT = 300  # characters of a prompt or an answer that are shown without being asked for
 BILLED = {"yes": "billed", "perhaps": "possibly billed", "no": "not billed"}
-RELEASED = "released"  # claimed ahead and given back
 OUTCOMES = {"intent": "under way", "not_sent": "not sent"}
 
 
@@ -65,6 +64,8 @@ def _head(shown: dict[str, Any]) -> Iterator[str]:
 
 
 def _attempt_lines(attempt: dict[str, Any]) -> Iterator[str]:
+    from batchrun.core.outcome import RELEASED
+
     at = datetime.fromtimestamp(attempt["sent_at"] or attempt["claimed_at"], UTC)
     when = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     status = f"HTTP {attempt['http_status']}, " if attempt["http_status"] else ""

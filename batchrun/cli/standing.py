@@ -19,7 +19,7 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
 
     job, attempts = standing.job, standing.attempts
     counts = {state.value: standing.counts[state] for state in ItemState}
-    by_state = {state.value: attempts.by_state.get(state, 0) for state in AttemptState if state != AttemptState.INTENT}
+    by_state = {state.value: attempts.by_state.get(state, 0) for state in AttemptState if state.is_outcome}
     return {
         "job_id": job.task_id,
         "state": job.state.value,

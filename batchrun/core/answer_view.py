@@ -1,4 +1,4 @@
-"""What a person sees of an answer: text, calls, reasoning or vectors, of whichever of the four endpoints it is."""
+"""What stands in an answer: text, calls, reasoning or vectors, of whichever of the four endpoints it is."""
 
 import hashlib
 import json
@@ -6,8 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from batchrun.core.loose_json import read_json
+
 THINKS, HAS_THOUGHT = "<think>", "</think>"  # where the server leaves the reasoning in the text
 JSON_FORMATS = frozenset({"json_object", "json_schema"})
+# Kinds of content that are neither something else than words, nor words for the user.
+_WORDS = frozenset({"text", "output_text", "refusal"})
+_THOUGHTS = frozenset({"thinking", "reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +22,9 @@ class Choice:
     text: str = ""
     reasoning: str = ""
     refusal: str = ""  # the model's own words for not answering
-    calls: tuple[str, ...] = ()  # of tools, as name(arguments)
-    other: tuple[str, ...] = ()  # further kinds of content, by their type: "audio", "web_search_call"
+    calls: tuple[Mapping[str, Any], ...] = ()  # of tools, as they came
+    other: tuple[str, ...] = ()  # further kinds of content, by their type: "audio", "image_url"
+    finish_reason: str | None = None  # None where the endpoint gives none, or one for the whole answer
 
     @property
     def is_unfinished_thought(self) -> bool:
@@ -34,15 +40,19 @@ class Choice:
         return self.is_empty and bool(self.reasoning.strip() or self.text.strip())
 
     @property
+    def said(self) -> str:
+        """What it says to the user, be it an answer or a refusal; blanks before a refusal are nothing said."""
+        return self.refusal if self.refusal and not self.text.strip() else self.text + self.refusal
+
+    @property
     def words(self) -> str:
         """What to show of it in a line."""
         if self.is_reasoning_only:
             return f"(only reasoning) {self.reasoning or self.text}"
-        if self.text.strip():
-            return self.text
-        marked = [f"(refused) {self.refusal}"] if self.refusal else []
-        marked += [f"(calls) {call}" for call in self.calls] + [f"({kind})" for kind in self.other]
-        return " ".join(marked) or "(no text)"
+        parts = [self.text] if self.text.strip() else []
+        parts += [f"(refused) {self.refusal}"] if self.refusal else []
+        parts += [*map(_call_words, self.calls), *(f"({kind})" for kind in self.other)]
+        return " ".join(parts) or "(no text)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +60,23 @@ class AnswerView:
     """What stands in one answer: choices, or vectors."""
 
     choices: tuple[Choice, ...] = ()
-    vectors: int = 0
-    dimension: int | None = None  # of the first vector
-    mark: bytes = b""  # equal for answers that say the same
+    vectors: tuple[object, ...] = ()  # as they came: lists of numbers, or 32-bit floats in base64
 
     @property
-    def text(self) -> str | None:
-        """The first choice's text; None where it has none."""
-        return (self.choices[0].text or None) if self.choices else None
+    def dimension(self) -> int | None:
+        """Of the first vector; None where there is none."""
+        first = self.vectors[0] if self.vectors else None
+        if isinstance(first, str):
+            return (len(first.rstrip("=")) * 3 // 4) // 4
+        return len(first) if isinstance(first, list) else None
+
+    @property
+    def mark(self) -> bytes:
+        """Equal for answers that say the same, whatever their ids are; b"" where nothing is said."""
+        if self.vectors:
+            return _mark(self.vectors)
+        told = [[one.text, one.refusal, *map(_call_words, one.calls), *one.other] for one in self.choices]
+        return _mark(told) if told else b""
 
     @property
     def is_empty(self) -> bool:
@@ -76,7 +95,7 @@ class AnswerView:
     def words(self) -> str:
         """What to show of it in a line."""
         if self.vectors:
-            noun = "1 vector" if self.vectors == 1 else f"{self.vectors:,} vectors"
+            noun = "1 vector" if len(self.vectors) == 1 else f"{len(self.vectors):,} vectors"
             return f"({noun} of {self.dimension:,} numbers)" if self.dimension else f"({noun})"
         if not self.choices:
             return "(no text)"
@@ -86,25 +105,24 @@ class AnswerView:
 
 def view_answer(raw: bytes) -> AnswerView | None:
     """Read the body of an answer; None where it is none of the four endpoints' JSON. Never raises."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
+    body = read_json(raw)
     if not isinstance(body, dict):
         return None
-    if isinstance(body.get("choices"), list):
-        return _of_choices(tuple(map(_choice, _objects(body["choices"]))))
-    if isinstance(body.get("output"), list):
-        return _of_choices((_response(list(_objects(body["output"]))),))
-    if isinstance(body.get("data"), list):
-        return _vectors([one["embedding"] for one in _objects(body["data"]) if "embedding" in one])
+    if isinstance(body.get("choices"), list) or isinstance(body.get("output"), list):
+        return AnswerView(choices_of(body))
+    if isinstance(data := body.get("data"), list):
+        vectors = tuple(one.get("embedding") if isinstance(one, dict) else None for one in data)
+        return AnswerView(vectors=vectors if any(one is not None for one in vectors) else ())
     return None
 
 
-def answer_text(raw: bytes) -> str | None:
-    """Return the text of an answer's first choice; None where it has none."""
-    view = view_answer(raw)
-    return None if view is None else view.text
+def choices_of(body: Mapping[str, Any]) -> tuple[Choice, ...]:
+    """Return the choices of an answer that was parsed, in its order; of vectors, or of no answer, there are none."""
+    if isinstance(choices := body.get("choices"), list):
+        return tuple(_choice(one) if isinstance(one, dict) else Choice() for one in choices)
+    if isinstance(output := body.get("output"), list):
+        return (_response(list(_objects(output))),)
+    return ()
 
 
 def asks_for_json(body: Mapping[str, Any]) -> bool:
@@ -135,40 +153,36 @@ def _objects(values: Iterable[object]) -> Iterable[dict[str, Any]]:
     return (value for value in values if isinstance(value, dict))
 
 
-def _of_choices(choices: tuple[Choice, ...]) -> AnswerView:
-    return AnswerView(choices, mark=_mark([[one.text, one.refusal, *one.calls, *one.other] for one in choices]))
-
-
 def _mark(value: object) -> bytes:
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).digest()
 
 
-def _vectors(found: list[Any]) -> AnswerView:
-    first = found[0] if found else None
-    dimension = len(first) if isinstance(first, list) else None
-    if isinstance(first, str):  # base64 of 32-bit floats
-        dimension = (len(first.rstrip("=")) * 3 // 4) // 4
-    return AnswerView(vectors=len(found), dimension=dimension, mark=_mark(found))
-
-
 def _choice(choice: dict[str, Any]) -> Choice:
+    finish = choice.get("finish_reason")
+    finish_reason = finish if isinstance(finish, str) else None
     message = choice.get("message")
     if not isinstance(message, dict):
-        return Choice(_text(choice.get("text")), _reasoning(choice))
-    calls = [*_objects(_listed(message.get("tool_calls"))), {"function": message.get("function_call")}]
-    called = [_call(one["function"]) for one in calls if isinstance(one.get("function"), dict)]
+        return Choice(_text(choice.get("text")), _reasoning(choice), finish_reason=finish_reason)
     content = message.get("content")
+    parts = list(_objects(content)) if isinstance(content, list) else []
     return Choice(
-        text=_text(content),
-        reasoning=_reasoning(message),
-        refusal=_text(message.get("refusal")) or _parts(content, "refusal"),
-        calls=tuple(called),
-        other=("audio",) if message.get("audio") else (),
+        text=content if isinstance(content, str) else _joined(parts, "text"),
+        reasoning=_reasoning(message) or _thoughts(parts),
+        refusal=_text(message.get("refusal")) or _joined(parts, "refusal"),
+        calls=_calls(message),
+        other=_other_kinds(parts) + (("audio",) if message.get("audio") else ()),
+        finish_reason=finish_reason,
     )
 
 
+def _calls(message: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    calls, old = message.get("tool_calls"), message.get("function_call")  # the latter of the API's first years
+    found = [*_objects(calls)] if isinstance(calls, list) else []
+    return (*found, old) if isinstance(old, dict) else tuple(found)
+
+
 def _reasoning(message: dict[str, Any]) -> str:
-    return next((text for name in ("reasoning_content", "reasoning") if (text := _text(message.get(name)))), "")
+    return _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
 
 
 def _response(output: list[dict[str, Any]]) -> Choice:
@@ -176,29 +190,46 @@ def _response(output: list[dict[str, Any]]) -> Choice:
     for item in output:
         by_type.setdefault(str(item.get("type", "message")), []).append(item)
     messages, thoughts = by_type.pop("message", []), by_type.pop("reasoning", [])
-    calls = by_type.pop("function_call", [])
+    contents = [one.get("content") for one in messages]
+    parts = [part for content in contents if isinstance(content, list) for part in _objects(content)]
     return Choice(
-        text="".join(_text(one.get("content")) for one in messages),
+        text="".join(map(_text, contents)),
         reasoning="".join(_text(one.get("content")) or _text(one.get("summary")) for one in thoughts),
-        refusal="".join(_parts(one.get("content"), "refusal") for one in messages),
-        calls=tuple(map(_call, calls)),
-        other=tuple(by_type),
+        refusal=_joined(parts, "refusal"),
+        calls=tuple(one for one in output if _is_call(str(one.get("type")))),
+        other=_other_kinds(parts) + tuple(kind for kind in by_type if not _is_call(kind)),
     )
 
 
-def _call(function: dict[str, Any]) -> str:
-    return f"{_text(function.get('name')) or '?'}({_text(function.get('arguments'))})"
+def _is_call(kind: str) -> bool:
+    return kind.endswith("_call")
+
+
+def _call_words(call: Mapping[str, Any]) -> str:
+    """Return a call as name(arguments); one of a kind that has no name, such as a web search, by its type."""
+    called = next((call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)), call)
+    name, given = _text(called.get("name")), _text(called.get("arguments")) or _text(called.get("input"))
+    if not name and not given:
+        return f"({call.get('type') or 'call'})"
+    return f"(calls) {name or '?'}({given})"
 
 
 def _text(value: object) -> str:
     """Return a text that may be given whole or as a list of parts."""
-    return value if isinstance(value, str) else _parts(value, "text")
+    if isinstance(value, str):
+        return value
+    return _joined(_objects(value), "text") if isinstance(value, list) else ""
 
 
-def _parts(value: object, name: str) -> str:
-    found = (part.get(name) for part in _objects(_listed(value)))
-    return "".join(text for text in found if isinstance(text, str))
+def _joined(parts: Iterable[dict[str, Any]], name: str) -> str:
+    return "".join([text for part in parts if isinstance(text := part.get(name), str)])
 
 
-def _listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _thoughts(parts: Iterable[dict[str, Any]]) -> str:
+    return "".join([_text(part.get(part["type"])) for part in parts if str(part.get("type")) in _THOUGHTS])
+
+
+def _other_kinds(parts: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the kinds of content that are neither words nor thoughts, each once."""
+    kinds = dict.fromkeys([str(part.get("type", "text")) for part in parts]) if parts else ()
+    return tuple([kind for kind in kinds if kind not in _WORDS and kind not in _THOUGHTS])

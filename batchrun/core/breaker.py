@@ -7,7 +7,6 @@ from batchrun.core.states import AttemptState, ItemState
 
 HANDFUL = 3  # refusals of different items that make a refusal everyone's
 FIRST_IN_A_ROW = 12
-NEVER_REACHED_S = 10.0
 # A refusal that may be about this item's own model, not about the key or the address.
 _MAYBE_OWN = frozenset({"forbidden", "model_not_found"})
 # Refusals that are certainly about this very prompt, however many come in a row.

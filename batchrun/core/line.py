@@ -9,19 +9,24 @@ from batchrun.core.wording import clipped, kind, shown
 
 CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES = ENDPOINT_PATHS
 NEEDED_FIELD = {CHAT: "messages", COMPLETIONS: "prompt", EMBEDDINGS: "input", RESPONSES: "input"}
+TOKEN_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # fields that bound an answer
 
 _HOMES = {"messages": f'"{CHAT}"', "prompt": f'"{COMPLETIONS}"', "input": f'"{EMBEDDINGS}" (or "{RESPONSES}")'}
 _WANTED = "fields wanted: custom_id, method, url, body; or messages, prompt or input"
 _FOREIGN = {"request": "Gemini", "params": "Anthropic", "modelInput": "Bedrock"}
+_IDS = ("custom_id", "id")
 _ID_CHARS = 500
 _LIKE_PROMPTS = ("prompt", "question", "text", "instruction", "input", "content", "query")
+_OPTIONS = ("model", *TOKEN_LIMITS, "temperature", "top_p", "seed", "stop", "n", "tools", "response_format")
 # Fields of the body that would be lost without a word if they stood beside it.
-_BODY_FIELDS = frozenset(
-    {
-        *("messages", "prompt", "input", "model", "max_tokens", "max_completion_tokens", "max_output_tokens"),
-        *("temperature", "top_p", "seed", "stop", "n", "tools", "response_format"),
-    }
+_BODY_FIELDS = frozenset({*NEEDED_FIELD.values(), *_OPTIONS})
+# Fields that make a line with a prompt a request, and not a row of data that happens to have such a column.
+_OF_REQUESTS = frozenset(
+    {*_OPTIONS, "top_k", "stream", "dimensions", "encoding_format", "instructions", "logprobs", "echo", "suffix"}
 )
+_OF_RESPONSES = frozenset({"instructions", "max_output_tokens"})
+_MESSAGE = '{"role": "user", "content": "..."}'
+_SMALLEST = {"messages": f'"messages": [{_MESSAGE}]', "prompt": '"prompt": "..."', "input": '"input": "..."'}
 
 
 class LineFault(Exception):
@@ -30,7 +35,7 @@ class LineFault(Exception):
     `custom_id` is the line's own id where it has a usable one.
     """
 
-    def __init__(self, what: str, hint: str | None = None, *, custom_id: str | None = None) -> None:
+    def __init__(self, what: str, hint: str, *, custom_id: str | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.hint = hint
@@ -53,8 +58,8 @@ def read_call(line: object, *, endpoint: str) -> Call:
         LineFault: when it is no request, or holds what a request must not.
     """
     if not isinstance(line, dict):
-        hint = "write one object a line: jq -c '.[]' old.json > new.jsonl" if isinstance(line, list) else None
-        raise LineFault(f"is {kind(line)}, not an object", hint)
+        example = "jq -c '.[]' OLD > NEW" if isinstance(line, list) else f"{{{_SMALLEST[NEEDED_FIELD[endpoint]]}}}"
+        raise LineFault(f"is {kind(line)}, not an object", f"write one object a line: {example}")
     is_batch = "body" in line or "url" in line or "method" in line
     custom_id = _read_id(line, is_needed=is_batch)
     try:
@@ -70,6 +75,27 @@ def read_call(line: object, *, endpoint: str) -> Call:
 def is_row(line: object) -> bool:
     """Say whether a job with a prompt template takes this line as a row: every object that is no Batch line."""
     return isinstance(line, dict) and not isinstance(line.get("body"), dict)
+
+
+def own_path(line: dict[str, Any]) -> str | None:
+    """Return the path that a line goes to by its own fields, where no job says so; None where it may be a row of data.
+
+    `prompt` and `input` are names of columns too: alone, or beside an id, they are data.
+    """
+    url, body = line.get("url"), line.get("body")
+    if isinstance(body, dict):
+        return url if isinstance(url, str) and url in NEEDED_FIELD else _path_for(body) or CHAT
+    if isinstance(line.get("messages"), list):
+        return CHAT
+    is_request = not line.keys().isdisjoint(_OF_REQUESTS) and line.keys() <= _OF_REQUESTS | {*_HOMES, *_IDS}
+    return _path_for(line) if is_request else None
+
+
+def _path_for(body: dict[str, Any]) -> str | None:
+    field = next((name for name in _HOMES if name in body), None)
+    if field == "input":
+        return EMBEDDINGS if body.keys().isdisjoint(_OF_RESPONSES) else RESPONSES
+    return next((path for path, needed in NEEDED_FIELD.items() if needed == field), None)
 
 
 def read_row(line: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
@@ -89,14 +115,14 @@ def row_body(prompt: str, *, endpoint: str) -> dict[str, Any]:
 
 def example_field(names: Iterable[str]) -> str:
     """Return the field that a first template would name: the one called like a prompt, else the first."""
-    fields = [name for name in names if name not in ("custom_id", "id") and name.isidentifier()]
+    fields = [name for name in names if name not in _IDS and name.isidentifier()]
     likely = [name for word in _LIKE_PROMPTS for name in fields if word in name.lower()]
     return next(iter([*likely, *fields]), "field")
 
 
 def _without_id(line: dict[str, Any]) -> dict[str, Any]:
     if "custom_id" in line or "id" in line:
-        return {name: value for name, value in line.items() if name not in ("custom_id", "id")}
+        return {name: value for name, value in line.items() if name not in _IDS}
     return line
 
 
@@ -122,7 +148,7 @@ def _check_id(name: str, value: str) -> None:
     if not value or value.isspace():
         raise LineFault(f"'{name}' is {'blank' if value else 'empty'}", "an id needs a visible character")
     if len(value) > _ID_CHARS:
-        raise LineFault(f"'{name}' has {len(value):,} characters, at most {_ID_CHARS} are allowed")
+        raise LineFault(f"'{name}' has {len(value):,} characters, at most {_ID_CHARS} are allowed", "shorten it")
     for place, char in enumerate(value, start=1):
         code = ord(char)
         if code < 0x20 or 0x7F <= code < 0xA0:
@@ -207,29 +233,30 @@ def _check_content(path: str, body: dict[str, Any]) -> None:
     field = NEEDED_FIELD[path]
     content = body.get(field)
     if content is None:
-        other = next(
-            (f'write "url": {homes}' for name, homes in _HOMES.items() if name in body and name != field), None
-        )
-        raise LineFault(f"'{field}' is {'null' if field in body else 'missing'}, {path} needs it", other)
+        others = (f'write "url": {homes}' for name, homes in _HOMES.items() if name in body and name != field)
+        hint = next(others, f"write {_SMALLEST[field]}")
+        raise LineFault(f"'{field}' is {'null' if field in body else 'missing'}, {path} needs it", hint)
     if field == "messages":
         _check_messages(content)
     elif not isinstance(content, str | list):
-        raise LineFault(f"'{field}' must be a string or an array, found {kind(content)}")
+        what = f"'{field}' must be a string or an array, found {kind(content)}"
+        raise LineFault(what, f"write {_SMALLEST[field]}")
     elif not content:
-        raise LineFault(f"'{field}' is empty")
+        raise LineFault(f"'{field}' is empty", f"write {_SMALLEST[field]}")
 
 
 def _check_messages(messages: object) -> None:
+    smallest = f"write {_SMALLEST['messages']}"
     if not isinstance(messages, list):
-        raise LineFault(f"'messages' must be an array of objects, found {kind(messages)}")
+        raise LineFault(f"'messages' must be an array of objects, found {kind(messages)}", smallest)
     if not messages:
-        raise LineFault("'messages' is empty, at least one message is needed")
+        raise LineFault("'messages' is empty, at least one message is needed", smallest)
     for place, message in enumerate(messages):
         if not isinstance(message, dict):
-            raise LineFault(f"'messages[{place}]' must be an object, found {kind(message)}")
+            raise LineFault(f"'messages[{place}]' must be an object, found {kind(message)}", f"write {_MESSAGE}")
         if not isinstance(message.get("role"), str):
             seen = f"found {kind(message['role'])}" if "role" in message else "it is missing"
-            raise LineFault(f"'messages[{place}].role' must be a string, {seen}")
+            raise LineFault(f"'messages[{place}].role' must be a string, {seen}", f"write {_MESSAGE}")
 
 
 def _answered_whole(path: str, body: dict[str, Any]) -> tuple[dict[str, Any], str | None]:

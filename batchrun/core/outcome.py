@@ -128,6 +128,9 @@ class Cause:
         return self.kind is Kind.PERMANENT or self.name == "given_up"
 
 
+# In a cause's place: a request that was claimed ahead and given back unsent. Nothing went wrong.
+RELEASED = "released"
+
 CAUSES: dict[str, Cause] = {
     cause.name: cause
     for cause in (

@@ -10,16 +10,25 @@ from typing import Any, NamedTuple
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
-from batchrun.core.line import CHAT, COMPLETIONS, NEEDED_FIELD, RESPONSES, LineFault, read_call, read_row, row_body
+from batchrun.core.line import (
+    CHAT,
+    COMPLETIONS,
+    NEEDED_FIELD,
+    RESPONSES,
+    TOKEN_LIMITS,
+    LineFault,
+    read_call,
+    read_row,
+    row_body,
+)
 from batchrun.core.spec import JobSpec
-from batchrun.core.surrogates import TooDeep, mend
+from batchrun.core.surrogates import FLATTEN, TooDeep, mend
 from batchrun.core.wording import shown
 from batchrun.errors import BadInput, Fault
 
 __all__ = ["Defaults", "Draft", "LineFault", "Request", "build_request", "draft_request", "draft_row"]
 
 _LIMIT_FIELD = {CHAT: "max_tokens", COMPLETIONS: "max_tokens", RESPONSES: "max_output_tokens"}  # embeddings take none
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _MOST_TOKENS = 100_000_000  # as in the job spec
 _MOST_CHOICES = 100_000
 _MOST_OUTPUT_TOKENS = 10**15  # any number of them fits into a ledger's 64 bits
@@ -209,9 +218,9 @@ def _mended(body: dict[str, Any]) -> tuple[dict[str, Any], bytes, int]:
         body, count = mend(body)
         return body, to_json(body), count
     except TooDeep as error:
-        raise LineFault(str(error)) from None
+        raise LineFault(str(error), FLATTEN) from None
     except PydanticSerializationError:
-        raise LineFault("cannot be written as JSON") from None
+        raise LineFault("cannot be written as JSON", "write its values as texts, numbers, lists or objects") from None
 
 
 def _is_finite(value: Any) -> bool:
@@ -237,7 +246,7 @@ def _added_fields(path: str, body: dict[str, Any], defaults: Defaults) -> tuple[
     field = _LIMIT_FIELD.get(path)
     limit = _token_limit(body) if field else None
     for name, value in defaults.params.items():
-        if (field and limit is None) if name in _LIMITS else name not in body and name not in added:
+        if (field and limit is None) if name in TOKEN_LIMITS else name not in body and name not in added:
             added[name] = value
     if field and limit is None:
         limit = _token_limit(added)
@@ -249,7 +258,7 @@ def _added_fields(path: str, body: dict[str, Any], defaults: Defaults) -> tuple[
 def _token_limit(fields: dict[str, Any]) -> int | None:
     """Return the greatest token limit among the fields; None when none is set (null sets none)."""
     limit: int | None = None
-    for name in _LIMITS:
+    for name in TOKEN_LIMITS:
         if name in fields and fields[name] is not None:
             limit = max(limit or 0, _whole(fields, name, least=0, most=_MOST_TOKENS))
     return limit
@@ -272,7 +281,10 @@ def _whole(fields: dict[str, Any], name: str, *, least: int, most: int) -> int:
     if value is None:
         return least
     if type(value) is not int or not least <= value <= most:
-        raise LineFault(f"'{name}' must be a whole number from {least} to {most:,}, found {shown(value)}")
+        is_quoted = isinstance(value, str) and value.isascii() and value.isdecimal()
+        hint = f"write {shown(value)[1:-1]} without quotes" if is_quoted else "write such a number, or take it out"
+        what = f"'{name}' must be a whole number from {least} to {most:,}, found {shown(value)}"
+        raise LineFault(what, hint)
     return value
 
 

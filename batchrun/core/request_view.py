@@ -1,17 +1,16 @@
 """What a person sees of a request: the prompt that it sends, and the limits that it asks for."""
 
-import json
 from typing import Any
 
-SHOWN_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "n", "seed")
+from batchrun.core.line import TOKEN_LIMITS
+from batchrun.core.loose_json import read_json
+
+SHOWN_FIELDS = (*TOKEN_LIMITS, "temperature", "n", "seed")
 
 
 def read_request(body: bytes) -> dict[str, Any]:
     """Read a request's body; an empty one where it is gone, or is no object."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
+    value = read_json(body)
     return value if isinstance(value, dict) else {}
 
 

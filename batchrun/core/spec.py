@@ -1,25 +1,19 @@
-"""The job spec: what a user writes in job.json, checked strictly and completely before anything happens."""
+"""The job spec: what a user writes in job.json, key by key."""
 
-import difflib
-import json
 import re
 from decimal import Decimal
-from functools import lru_cache
-from math import isfinite
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
-from batchrun.core.places import Path, Places
 from batchrun.core.prices import Price, exact_amount
-from batchrun.errors import BadInput, Fault
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 ENDPOINT_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 # Keys of the contract that a coming release honours. Accepting one now and doing nothing would be a lie.
 NOT_YET = ("order", "stream", "endpoints", "response_schema", "cache")
+NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")  # a line's own
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -131,156 +125,3 @@ class JobSpec(BaseModel):
         if value not in ENDPOINT_PATHS:
             raise ValueError(f"must be one of {', '.join(ENDPOINT_PATHS)}")
         return value
-
-
-def parse_spec(text: str, *, where: str) -> JobSpec:
-    """Read one spec.
-
-    Args:
-        text: the JSON text of one object.
-        where: what to call it in messages, such as "jobs/job.json".
-
-    Raises:
-        BadInput: with every fault of the spec, each with its line where the key can be found.
-    """
-    spec, faults, _ = check_spec(text, where=where)
-    if spec is None:
-        raise BadInput(faults)
-    return spec
-
-
-def check_spec(text: str, *, where: str) -> tuple[JobSpec | None, list[Fault], dict[str, Any]]:
-    """Check one spec; return it (None when faulty), all its faults, and what could be read of it."""
-    try:
-        raw = json.loads(text.removeprefix("\ufeff"))
-    except json.JSONDecodeError as error:
-        return None, [_not_json(text, where, error)], {}
-    except (ValueError, RecursionError) as error:
-        return None, [Fault(where, f"is not a valid spec: {error}")], {}
-    if not isinstance(raw, dict):
-        return None, [Fault(where, f"must hold one JSON object, found {_kind(raw)}")], {}
-    places = _places_of(text)
-    raw.pop("$schema", None)
-    faults = [
-        Fault(place(where, text, *path), f"{str(path[-1])!r} stands twice", "keep one of the two")
-        for path in places.repeated
-    ]
-    unreal = _unreal(where, text, places)
-    faults += unreal.values()
-    faults += [_unknown_key(where, text, key) for key in raw if key not in JobSpec.model_fields]
-    known = {key: value for key, value in raw.items() if key in JobSpec.model_fields}
-    try:
-        spec = JobSpec.model_validate(known)
-    except ValidationError as error:
-        found = [detail for detail in error.errors() if detail["loc"] not in unreal]
-        return None, faults + [_fault(where, text, dict(detail)) for detail in found], raw
-    faults += _cross_faults(spec, where, text)
-    return (None if faults else spec), faults, raw
-
-
-def _unreal(where: str, text: str, places: Places) -> dict[Path, Fault]:
-    """Return the faults of numbers that are none: what Python writes and JSON does not have, and what is too large."""
-    faults = {}
-    for path, spot in places.spots.items():
-        if spot.text[0] in "-0123456789NI" and not isfinite(float(spot.text)):
-            what = f"{spot.text} is not JSON" if spot.text[-1].isalpha() else "is too large a number"
-            name = ".".join(map(str, path))
-            faults[path] = Fault(place(where, text, *path), f"{name!r}: {what}", "write a number that is one")
-    return faults
-
-
-def _not_json(text: str, where: str, error: json.JSONDecodeError) -> Fault:
-    hint = None
-    if not text.strip():
-        return Fault(where, "is empty", "see docs/job-spec.md for a smallest complete spec")
-    before = text[: error.pos].rstrip()
-    if before.endswith(",") and text[error.pos : error.pos + 1] in "}]":
-        hint = "take out the comma before the closing bracket"
-    elif "\u201c" in text or "\u201d" in text:
-        hint = 'replace the curly quotes by plain ones (")'
-    elif re.search(r"(^|[{,\s])//|^\s*#", text, re.MULTILINE):
-        hint = "JSON has no comments: take them out"
-    elif error.msg.startswith("Extra data"):
-        hint = "one object a file"
-    return Fault(f"{where} line {error.lineno}", f"is not JSON: {error.msg} (column {error.colno})", hint)
-
-
-def _unknown_key(where: str, text: str, key: str) -> Fault:
-    at = place(where, text, key)
-    if key in NOT_YET:
-        return Fault(at, f"{key!r} is not available in this release", "take it out")
-    if key != key.strip():
-        return Fault(at, f"unknown key {key!r}: it has white space around it", f'write "{key.strip()}"')
-    for vendor in ("api_key", "key", "token"):
-        if key == vendor:
-            return Fault(at, f"{key!r} does not belong in a spec: keys are never stored", "set OPENAI_API_KEY instead")
-    close = difflib.get_close_matches(key.lower(), JobSpec.model_fields, n=1, cutoff=0.6)
-    hint = f"did you mean {close[0]!r}?" if close else "see docs/job-spec.md for every key; body fields go into params"
-    return Fault(at, f"unknown key {key!r}", hint)
-
-
-def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
-    path = [str(part) for part in detail["loc"]]
-    key = path[0] if path else ""
-    name = ".".join(path)
-    at = place(where, text, *detail["loc"])
-    if detail["type"] == "missing":
-        return Fault(at, f"{name!r} is missing", f'add "{path[-1]}"')
-    if detail["type"] == "extra_forbidden":
-        return Fault(at, f"unknown key {name!r}")
-    if detail["type"] == "string_unicode":
-        return Fault(at, f"{name!r} holds half of a surrogate pair", "take the escape \\ud... out")
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    message = message.replace("Input should be", "must be").replace("Input must be", "must be")
-    seen = "" if key == "api_key_env" else f", found {_show(detail['input'])}"
-    hint = None
-    if key == "concurrency" and detail["input"] == "auto":
-        hint = "adaptive concurrency is not available in this release: give a number"
-    elif isinstance(detail["input"], str) and detail["input"].strip().isdecimal() and "integer" in message:
-        hint = f"write {detail['input'].strip()} without quotes"
-    return Fault(at, f"{name!r} {message}{seen}", hint)
-
-
-def _cross_faults(spec: JobSpec, where: str, text: str) -> list[Fault]:
-    faults = []
-    if both := set(spec.unknown_statuses) & set(spec.refused_statuses):
-        faults.append(
-            Fault(
-                place(where, text, "refused_statuses"),
-                f"{min(both)} stands in unknown_statuses and in refused_statuses",
-            )
-        )
-    if spec.max_cost_usd is not None and spec.price is None:
-        faults.append(Fault(place(where, text, "max_cost_usd"), "'max_cost_usd' needs a 'price'", "add price"))
-    if spec.system is not None and spec.endpoint not in SYSTEM_PATHS:
-        what = f"'system' is of chat and responses, the job's endpoint is {spec.endpoint}"
-        faults.append(Fault(place(where, text, "system"), what, "put it into the prompts, or take it out"))
-    for key in ("messages", "prompt", "input", "stream"):
-        if key in spec.params:
-            what = f"'params.{key}' belongs into the input lines, not into the spec"
-            faults.append(Fault(place(where, text, "params", key), what))
-    for key in spec.params:
-        if refused := client_options_among({key: None}):
-            faults.append(Fault(place(where, text, "params", key), refused, CLIENT_OPTIONS_HINT))
-    return faults
-
-
-def place(where: str, text: str, *path: str | int) -> str:
-    """Name the line on which a key stands, as `sed -n` counts; where it is missing, that of what it is missing in."""
-    line_no = _places_of(text).line_of(*path)
-    return where if line_no is None else f"{where} line {line_no}"
-
-
-@lru_cache(maxsize=4)  # every fault of a text asks for the same
-def _places_of(text: str) -> Places:
-    return Places(text)
-
-
-def _kind(value: object) -> str:
-    names = {list: "an array", str: "a string", bool: "true or false", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
-
-
-def _show(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace").decode()
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -6,14 +6,13 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from batchrun.core.client_options import CLIENT_OPTIONS
-from batchrun.core.spec import ENDPOINT_PATHS, ENV_NAME, SYSTEM_PATHS, TASK_ID, JobSpec
+from batchrun.core.spec import ENDPOINT_PATHS, ENV_NAME, NEVER_IN_PARAMS, SYSTEM_PATHS, TASK_ID, JobSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")
 # Amounts that are written as strings: a schema cannot compare those, so the pattern holds the bounds.
 _PRICE = r"^0*([0-9]{1,4}(\.[0-9]+)?|10000(\.0+)?)$"
 _LIMIT = r"^(?=.*[1-9])0*([0-9]{1,6}(\.[0-9]+)?|1000000(\.0+)?)$"
-# What one key says of another: as `core.spec` has it.
+# What one key says of another: as `core.spec_check` has it.
 _LIMIT_NEEDS_PRICE = {
     "if": {"required": ["max_cost_usd"], "properties": {"max_cost_usd": {"not": {"type": "null"}}}},
     "then": {"required": ["price"], "properties": {"price": {"type": "object"}}},
@@ -39,7 +38,7 @@ def spec_schema() -> dict[str, Any]:
     _branch(properties["max_cost_usd"], "string")["pattern"] = _LIMIT
     for amount in schema["$defs"]["Price"]["properties"].values():
         _branch(amount, "string")["pattern"] = _PRICE
-    refused = {"description": "never in a request's body", "enum": [*_NEVER_IN_PARAMS, *sorted(CLIENT_OPTIONS)]}
+    refused = {"description": "never in a request's body", "enum": [*NEVER_IN_PARAMS, *sorted(CLIENT_OPTIONS)]}
     return {
         "$schema": DIALECT,
         "$id": "urn:batchrun:job-spec",

@@ -29,6 +29,26 @@ class AttemptState(StrEnum):
     UNUSABLE = "unusable"  # complete but useless
     UNKNOWN = "unknown"  # sent, or perhaps sent, and no complete answer came
 
+    @property
+    def is_outcome(self) -> bool:
+        """True where the question is answered, be it by "nobody knows"."""
+        return self is not AttemptState.INTENT
+
+    @property
+    def was_sent(self) -> bool:
+        """True where the request left, or may have left."""
+        return self.is_outcome and self is not AttemptState.NOT_SENT
+
+    @property
+    def is_setback(self) -> bool:
+        """True where it ended without an answer that is of use."""
+        return self.is_outcome and self is not AttemptState.ANSWERED
+
+    @property
+    def needs_consent(self) -> bool:
+        """True where it may be paid for and brought nothing: to send its item again may be to pay twice."""
+        return self in (AttemptState.UNKNOWN, AttemptState.UNUSABLE)
+
 
 class JobState(StrEnum):
     """Where a job stands: OpenAI Batch's words, and `paused`."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _DEEPEST = 200  # levels; what the JSON parser allows
+FLATTEN = "flatten it, or write its inner part as a string"  # what to do about a value that is nested deeper
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 

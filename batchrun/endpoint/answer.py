@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from batchrun.core.answer_view import choices_of
 from batchrun.core.outcome import NO_USAGE, Usage
 from batchrun.endpoint.problem import problem_of
 
@@ -21,7 +22,7 @@ class Answer:
     fault: str | None = None  # why it is of no use
     cause: str = "no_choices"  # of the fault
     finish_reason: str | None = None  # in chat's words
-    is_empty: bool = False  # neither text nor a tool call
+    is_empty: bool = False  # a choice holds nothing a user wants
 
     def warning(self, usage: Usage) -> str | None:
         """Name what makes it worth a look; missing usage only where there is nothing else."""
@@ -72,16 +73,14 @@ def _count(usage: dict[str, Any], *names: str) -> int | None:
 
 
 def _chat(body: dict[str, Any]) -> Answer:
-    return _choices(body, _message_fault, lambda choice: _is_empty_message(choice["message"]))
+    return _choices(body, _message_fault)
 
 
 def _completion(body: dict[str, Any]) -> Answer:
-    return _choices(body, _text_fault, lambda choice: not choice["text"])
+    return _choices(body, _text_fault)
 
 
-def _choices(
-    body: dict[str, Any], fault_of: Callable[[dict[str, Any]], str | None], is_empty: Callable[[dict[str, Any]], bool]
-) -> Answer:
+def _choices(body: dict[str, Any], fault_of: Callable[[dict[str, Any]], str | None]) -> Answer:
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices:
         return Answer("it has no 'choices'" if not choices else "its 'choices' is no list")
@@ -91,10 +90,11 @@ def _choices(
             return Answer(f"its choices[{number}] {fault}")
         if words := _broken_off(choice):
             return Answer(f"its choices[{number}] {words}", cause="error_in_answer")
-    reasons = [reason for choice in choices if isinstance(reason := choice.get("finish_reason"), str)]
+    seen = choices_of(body)
+    reasons = [choice.finish_reason for choice in seen if choice.finish_reason is not None]
     # Of several choices the one that did not end well is the one to report.
     finish = next((reason for reason in reasons if reason in ENDINGS), reasons[0] if reasons else None)
-    return Answer(finish_reason=finish, is_empty=any(map(is_empty, choices)))
+    return Answer(finish_reason=finish, is_empty=any(choice.is_empty for choice in seen))
 
 
 def _broken_off(choice: dict[str, Any]) -> str | None:
@@ -118,10 +118,6 @@ def _message_fault(choice: dict[str, Any]) -> str | None:
     if not isinstance(message.get("tool_calls"), list | None):
         return "has a 'message.tool_calls' that is no list"
     return None
-
-
-def _is_empty_message(message: dict[str, Any]) -> bool:
-    return not any(message.get(part) for part in ("content", "tool_calls", "function_call", "refusal", "audio"))
 
 
 def _text_fault(choice: dict[str, Any]) -> str | None:
@@ -150,20 +146,11 @@ def _response(body: dict[str, Any]) -> Answer:
     if status not in ("completed", "incomplete", None):
         return Answer(f"its status is not 'completed' but {_quoted(status)}")
     finish = FINISHES.get(reason, reason) if isinstance(reason, str) else None
-    return Answer(finish_reason=finish, is_empty=all(map(_is_empty_output, output)))
+    return Answer(finish_reason=finish, is_empty=any(choice.is_empty for choice in choices_of(body)))
 
 
 def _quoted(status: object) -> str:
     return f"'{status[:40]}'" if isinstance(status, str) else "something else"
-
-
-def _is_empty_output(element: dict[str, Any]) -> bool:
-    if element.get("type") != "message":
-        return element.get("type") == "reasoning"
-    content = element.get("content")
-    if not isinstance(content, list):
-        return not content
-    return not any(isinstance(part, dict) and (part.get("text") or part.get("refusal")) for part in content)
 
 
 CHECKS: tuple[tuple[str, Callable[[dict[str, Any]], Answer]], ...] = (

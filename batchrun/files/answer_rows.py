@@ -8,37 +8,40 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
+
+from batchrun.core.answer_view import Choice, view_answer
+from batchrun.core.request_view import read_request
 
 
 class AnswerRow(NamedTuple):
     """One choice of an answer, or one vector of it."""
 
     choice: int  # from 0, in the answer's order
-    text: str | None = None  # what was said; of a refusal, its words
-    tool_calls: str | None = None  # as JSON
+    text: str | None = None  # what was said; of a refusal, its words; None where a call or a vector stands in its place
+    tool_calls: str | None = None  # as a JSON array
     finish_reason: str | None = None  # of this choice; None where the endpoint gives none
     vector: Sequence[float] | None = None
 
 
 def answer_rows(raw: bytes) -> list[AnswerRow]:
     """Read the body of an answer. One of another shape is one row with the body as its text. Never raises."""
-    body = _parsed(raw)
-    if isinstance(body, dict):
-        if isinstance(choices := body.get("choices"), list) and choices:
-            return [_choice(number, choice) for number, choice in enumerate(choices)]
-        if isinstance(output := body.get("output"), list) and output:
-            return [_response(output)]
-        if isinstance(data := body.get("data"), list) and data:
-            return [AnswerRow(number, vector=_vector(element)) for number, element in enumerate(data)]
+    view = view_answer(raw)
+    if view is not None and view.choices:
+        return [_row(number, choice) for number, choice in enumerate(view.choices)]
+    if view is not None and view.vectors:
+        return [AnswerRow(number, vector=_numbers(vector)) for number, vector in enumerate(view.vectors)]
     return [AnswerRow(0, raw.decode("utf-8", "replace"))]
+
+
+def _row(number: int, choice: Choice) -> AnswerRow:
+    text = choice.said or (None if choice.calls or choice.other else "")
+    return AnswerRow(number, text, _json(choice.calls) if choice.calls else None, choice.finish_reason)
 
 
 def prompts_of(body: bytes) -> list[str]:
     """Return what a request asks, as texts: the last thing the user says, or each prompt or input of a list of them."""
-    request = _parsed(body)
-    if not isinstance(request, dict):
-        return []
+    request = read_request(body)
     if isinstance(messages := request.get("messages"), list):
         return [_last_said(messages)]
     asked = request.get("prompt", request.get("input"))
@@ -60,45 +63,11 @@ def prompt_for(prompts: Sequence[str], *, choice: int | None, choices: int) -> s
     return _json(prompts) if len(prompts) > 1 else next(iter(prompts), None)
 
 
-def _parsed(raw: bytes) -> Any:
-    try:
-        return from_json(raw)
-    except ValueError:
-        pass
-    try:
-        return json.loads(raw)  # halves of surrogate pairs, which the fast parser refuses
-    except (ValueError, RecursionError):
-        return None
-
-
 def _json(value: Any) -> str:
     try:
         return to_json(value).decode()
     except ValueError:
         return json.dumps(value)
-
-
-def _choice(number: int, choice: object) -> AnswerRow:
-    if not isinstance(choice, dict):
-        return AnswerRow(number)
-    finish = choice.get("finish_reason")
-    message = choice.get("message")
-    if not isinstance(message, dict):
-        text = choice.get("text")
-        return AnswerRow(number, text if isinstance(text, str) else None, None, _word(finish))
-    calls = message.get("tool_calls") or message.get("function_call")
-    said = _said(message.get("content"))
-    refusal = message.get("refusal")
-    text = refusal if not said and isinstance(refusal, str) else said
-    return AnswerRow(number, text, _json(calls) if calls else None, _word(finish))
-
-
-def _response(output: list[Any]) -> AnswerRow:
-    parts = [part for part in output if isinstance(part, dict)]
-    said = [_said(part.get("content")) for part in parts if part.get("type", "message") == "message"]
-    calls = [part for part in parts if str(part.get("type")).endswith("_call")]
-    texts = [text for text in said if text is not None]
-    return AnswerRow(0, "".join(texts) if texts else None, _json(calls) if calls else None)
 
 
 def _said(content: object) -> str | None:
@@ -125,8 +94,7 @@ def _last_said(messages: list[Any]) -> str:
     return said if said is not None else "" if last is None else _json(last)
 
 
-def _vector(element: object) -> Sequence[float] | None:
-    vector = element.get("embedding") if isinstance(element, dict) else None
+def _numbers(vector: object) -> Sequence[float] | None:
     if isinstance(vector, str):
         return _unpacked(vector)
     if not isinstance(vector, list) or not all(type(number) in (float, int) for number in vector):
@@ -144,7 +112,3 @@ def _unpacked(text: str) -> Sequence[float] | None:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
-
-
-def _word(value: object) -> str | None:
-    return value if isinstance(value, str) else None

@@ -13,7 +13,7 @@ class Findings:
         self._max_faults = max_faults
         self._first: list[Fault] = []
         self._what: str | None = None  # what is wrong with every faulty line so far, while it is one thing
-        self._hint: str | None = None
+        self._hint = ""
         self._lines = (0, 0)  # the first and the last faulty line
 
     def add_fault(self, line_no: int, fault: LineFault) -> None:

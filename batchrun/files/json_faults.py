@@ -3,6 +3,7 @@
 import re
 
 from batchrun.core.line import LineFault
+from batchrun.core.surrogates import FLATTEN
 
 _PLACE = re.compile(r" at line \d+ column (\d+)$")
 _WORD = re.compile(rb"[A-Za-z]+\Z")
@@ -44,7 +45,7 @@ def _whole_line_fault(raw: bytes, reason: str) -> LineFault | None:
     if reason.startswith("EOF") and raw.lstrip().startswith((b"{", b"[")):
         return Unfinished(raw)
     if reason.startswith("recursion"):
-        return LineFault("is nested more than 200 levels deep")
+        return LineFault("is nested more than 200 levels deep", FLATTEN)
     return None
 
 
@@ -63,11 +64,15 @@ def _fault_at(raw: bytes, column: int, reason: str) -> LineFault:
         return LineFault(f"is not JSON: a curly quote {where}", 'write the plain one: "')
     if (word := _word_at(raw, column)) in _WORDS:
         return LineFault(f"is not JSON: it has no {word.decode()} {where}", f"write {_WORDS[word]}")
-    hint = None
+    hint = _WRITE_JSON
     if reason.startswith("trailing comma") or at.startswith(b","):
         hint = "take out the comma"
     elif reason.startswith("control char"):
         hint = "write it as an escape, such as \\n or \\t"
+    elif reason.startswith("key must be"):
+        hint = 'write names in double quotes: "custom_id"'
+    elif reason.startswith("number out of range"):
+        hint = "write it as a string"
     return LineFault(f"is not JSON: {reason} {where}", hint)
 
 
@@ -76,7 +81,8 @@ def _trailing(at: bytes, column: int) -> LineFault:
         return LineFault("is not JSON: a comma stands behind the object", "one object a line, nothing between them")
     if at.lstrip(b", \t\r")[:1] in (b"{", b"["):
         return LineFault(f"holds two values, the second from column {column}", _ONE_A_LINE)
-    return LineFault(f"is not JSON: something stands behind the first value (column {column})")
+    what = f"is not JSON: something stands behind the first value (column {column})"
+    return LineFault(what, "take it out: one object a line, and nothing else")
 
 
 def _word_at(raw: bytes, column: int) -> bytes:

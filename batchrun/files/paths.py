@@ -7,6 +7,7 @@ from pathlib import Path
 
 from batchrun.errors import Fault
 
+CHECK_IT = "check its name, and the rights of its folders (ls -ld FOLDER)"
 _NO_JSONL = (".csv", ".parquet", ".gz")
 
 
@@ -63,7 +64,7 @@ def input_faults(path: Path) -> list[Fault]:
         what = "is a symlink to nothing" if path.is_symlink() else "does not exist"
         return [Fault(where, what, f"relative paths are taken from {Path.cwd()}")]
     except (OSError, ValueError) as error:
-        return [Fault(where, f"cannot be read: {_reason(error)}")]
+        return [Fault(where, f"cannot be read: {_reason(error)}", CHECK_IT)]
     if stat.S_ISDIR(mode):
         return [Fault(where, "is a folder", "name the file in it")]
     if not stat.S_ISREG(mode):
@@ -87,7 +88,7 @@ def _output_faults(name: str, path: Path) -> list[Fault]:
         if not folder.is_dir():
             return [Fault(where, f"'{folder}' is no folder", "name a file in a folder")]
     except (OSError, ValueError) as error:
-        return [Fault(where, f"cannot be written: {_reason(error)}")]
+        return [Fault(where, f"cannot be written: {_reason(error)}", CHECK_IT)]
     if not os.access(folder, os.W_OK | os.X_OK):
         return [Fault(where, f"its folder '{folder}' cannot be written to", f"chmod u+wx {folder}")]
     return []

@@ -13,7 +13,7 @@ from batchrun.core.wording import clipped, quoted
 from batchrun.errors import BadInput, Fault
 from batchrun.files.json_faults import Unfinished
 from batchrun.files.lines import MAX_LINE_BYTES
-from batchrun.files.paths import input_faults
+from batchrun.files.paths import CHECK_IT, input_faults
 from batchrun.files.sources import Record, Source
 from batchrun.files.strict_json import parse_line, repeated_name
 from batchrun.files.template import Template
@@ -36,7 +36,7 @@ def opened_input(path: Path) -> Iterator[FileIO]:
         with FileIO(os.fspath(path)) as file:
             yield file
     except OSError as error:
-        raise BadInput([Fault(f"input_file '{path}'", f"cannot be read: {error.strerror}")]) from None
+        raise BadInput([Fault(f"input_file '{path}'", f"cannot be read: {error.strerror}", CHECK_IT)]) from None
 
 
 class Reading:

@@ -9,6 +9,7 @@ from batchrun.core.line import LineFault
 from batchrun.errors import BadInput, Fault
 from batchrun.files.blocks import GZIP_MAGIC, Blocks, gunzip, with_head
 from batchrun.files.lines import known_format, split_lines
+from batchrun.files.paths import CHECK_IT
 from batchrun.files.strict_json import parse_line
 from batchrun.files.tables import CsvTable, ParquetTable
 
@@ -40,7 +41,7 @@ def peek(path: Path, *, count: int = 20) -> list[dict[str, Any]]:
     except LineFault as fault:
         raise BadInput([Fault(f"'{path}'", fault.what, fault.hint)]) from None
     except OSError as error:
-        raise BadInput([Fault(f"'{path}'", f"cannot be read: {error.strerror}")]) from None
+        raise BadInput([Fault(f"'{path}'", f"cannot be read: {error.strerror}", CHECK_IT)]) from None
     return found
 
 

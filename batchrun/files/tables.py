@@ -13,6 +13,7 @@ from batchrun.core.wording import clipped, kind, quoted
 from batchrun.files.lines import MAX_LINE_BYTES, split_lines
 
 Row = dict[str, Any]
+_QUOTES = 'a quote inside a quoted field is written twice: ""'
 _DELIMITERS = ",;\t|"
 _AT_ONCE = 1024  # rows of a Parquet file
 
@@ -38,7 +39,7 @@ class CsvTable:
         try:
             header = [name.strip() for name in next(self._reader, [])]
         except csv.Error as error:
-            raise LineFault(f"has a header that is no CSV: {error}") from None
+            raise LineFault(f"has a header that is no CSV: {error}", _QUOTES) from None
         _check_utf8("".join(header))
         if not any(header):
             raise LineFault("has no header: the first line must name the columns", "write the names on the first line")
@@ -56,7 +57,7 @@ class CsvTable:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield line_no, LineFault(f"is not CSV: {error}", 'a quote inside a quoted field is written twice: ""')
+                yield line_no, LineFault(f"is not CSV: {error}", _QUOTES)
                 continue
             if cells:
                 yield line_no, self._row(cells)
@@ -76,7 +77,8 @@ def _texts(blocks: Iterable[bytes]) -> Iterator[str]:
     """Yield the lines as text, each with its end; what is no UTF-8 becomes surrogates, for `_check_utf8` to find."""
     for line_no, raw in split_lines(blocks):
         if raw is None:
-            raise LineFault(f"has a line {line_no} of more than {MAX_LINE_BYTES >> 20} MiB, the most that is read")
+            what = f"has a line {line_no} of more than {MAX_LINE_BYTES >> 20} MiB, the most that is read"
+            raise LineFault(what, "make it smaller, or end its records by line breaks")
         yield raw.decode("utf-8", "surrogateescape") + "\n"
 
 

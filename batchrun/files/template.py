@@ -1,5 +1,6 @@
 """Prompt templates: a row's fields into the text of a prompt, in Jinja2's sandbox."""
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from batchrun.core.line import LineFault
 from batchrun.core.wording import clipped, quoted
 
+_OTHERWISE = "write it into the row, or name in prompt_template what the row has"
 _UNDEFINED = re.compile(r"'([^']+)' is undefined")
 
 
@@ -71,7 +73,8 @@ class Template:
         except _Null:
             raise self._null(row) from None
         except Exception as error:  # whatever a template does with a row: divide by zero, recurse, be refused
-            raise LineFault(f"cannot be rendered by prompt_template: {clipped(str(error))}") from None
+            what = f"cannot be rendered by prompt_template: {clipped(str(error))}"
+            raise LineFault(what, "mend the row, or let prompt_template ask for such rows with {% if %}") from None
         if not prompt or prompt.isspace():
             raise LineFault("gives an empty prompt", "fill in the fields that prompt_template uses")
         return prompt
@@ -101,5 +104,7 @@ def _written(value: Any) -> Any:
 def _missing(message: str, row: Mapping[str, Any]) -> LineFault:
     found = clipped(", ".join(row)) or "none"
     if name := _UNDEFINED.search(message):
-        return LineFault(f"has no field {quoted(name[1])}, which prompt_template uses (fields found: {found})")
-    return LineFault(f"does not fit prompt_template: {clipped(message)} (fields found: {found})")
+        what = f"has no field {quoted(name[1])}, which prompt_template uses (fields found: {found})"
+        close = difflib.get_close_matches(name[1], row, n=1, cutoff=0.6)
+        return LineFault(what, f"did you mean {quoted(close[0])}?" if close else _OTHERWISE)
+    return LineFault(f"does not fit prompt_template: {clipped(message)} (fields found: {found})", _OTHERWISE)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from batchrun.core.outcome import Charge
+from batchrun.core.outcome import RELEASED, Charge
 from batchrun.core.retry import Tries
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.guards import (
@@ -158,7 +158,7 @@ def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, 
     connection.execute(
         update(attempts)
         .where(*is_open)
-        .values(state=AttemptState.NOT_SENT, charge=Charge.NONE, reserved_pusd=0, ended_at=now, cause="released")
+        .values(state=AttemptState.NOT_SENT, charge=Charge.NONE, reserved_pusd=0, ended_at=now, cause=RELEASED)
     )
     still_open = {row.key for row in held}
     connection.execute(

@@ -38,9 +38,9 @@ def compact(ledger: Ledger, *, patience_s: float = PATIENCE_S) -> Compaction:
     Raises:
         LedgerFault: the file cannot be read.
     """
-    if not ledger.is_sqlite:
+    path = ledger.file
+    if path is None:
         return Compaction.NOT_NEEDED
-    path = Path(str(ledger.url.database)).absolute()
     ledger.close()  # its connections would be in the way; the next transaction opens new ones
     if _is_open_here(path):
         return Compaction.BUSY

@@ -108,6 +108,11 @@ def shown(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
+def file_of(url: URL) -> Path | None:
+    """Return the file of a SQLite ledger, as it was named; None where the ledger is on a server."""
+    return Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
+
+
 def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S, mounts: Path = MOUNTS) -> Engine:
     """Open the database. A connection asks for a writing transaction by `execution_options(is_write=True)`.
 
@@ -117,9 +122,10 @@ def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S, mounts: Pat
     Raises:
         LedgerFault: the folder is on a network file system, or the driver is missing.
     """
-    if url.get_backend_name() != "sqlite":
+    path = file_of(url)
+    if path is None:
         return _open_postgres(url)
-    path = Path(str(url.database)).absolute()
+    path = path.absolute()
     if kind := network_file_system(path.parent, mounts=mounts):
         raise LedgerFault(
             f"{str(path)!r} lies on a network file system ({kind}): SQLite cannot keep its locks there",

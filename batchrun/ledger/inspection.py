@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchrun.ledger.engines import (
+    file_of,
     has_wal_reset_bug,
     journal_mode,
     open_engine,
@@ -42,8 +43,8 @@ class Found:
 def missing_ledger(address: str) -> Path | None:
     """Return the path of a SQLite ledger that is not there; None where it is, and for a ledger that is no file."""
     url = parse_url(address)
-    path = Path(str(url.database))
-    return path if url.get_backend_name() == "sqlite" and not path.exists() else None
+    file = file_of(url)
+    return file if file is not None and not file.exists() else None
 
 
 def inspect_ledger(address: str) -> Found:
@@ -83,8 +84,8 @@ def upgrade_ledger(address: str) -> tuple[str, str | None, str]:
     """Upgrade the ledger at `address`, making it where there is none; return (where, before, after)."""
     url = parse_url(address)
     where = f"ledger {shown(url)}"
-    if url.get_backend_name() == "sqlite":
-        Path(str(url.database)).absolute().parent.mkdir(parents=True, exist_ok=True)
+    if file := file_of(url):
+        file.parent.mkdir(parents=True, exist_ok=True)
     engine = open_engine(url)
     try:
         with foreign_errors(where):

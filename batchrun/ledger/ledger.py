@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 
 from batchrun.errors import LedgerFault, LedgerFull
-from batchrun.ledger.engines import BUSY_TIMEOUT_S, open_engine, parse_url, shown
+from batchrun.ledger.engines import BUSY_TIMEOUT_S, file_of, open_engine, parse_url, shown
 from batchrun.ledger.migrate import ensure_schema
 from batchrun.ledger.schema import ledgers, split_key
 from batchrun.ledger.seal import read_seal, refuse_closed, refuse_if_closed
@@ -42,9 +42,8 @@ class Ledger:
             LedgerMoved: it is closed, since its jobs are elsewhere.
         """
         self.url: URL = parse_url(address)
-        if self.is_sqlite:
-            path = Path(str(self.url.database)).absolute()
-            folder = path.parent
+        if self.file is not None:
+            folder = self.file.parent
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -69,6 +68,12 @@ class Ledger:
     @property
     def is_sqlite(self) -> bool:
         return self.url.get_backend_name() == "sqlite"
+
+    @property
+    def file(self) -> Path | None:
+        """The file that holds the ledger, as an absolute path; None where a server does."""
+        file = file_of(self.url)
+        return file and file.absolute()
 
     @property
     def where(self) -> str:

@@ -211,7 +211,7 @@ def _elsewhere(source: End, goal: End, seal: Seal) -> LedgerFault:
         )
     return LedgerFault(
         f"{source.where} is being moved to {seal.moved_to}, and {goal.where} holds nothing of that move",
-        hint=f"batchrun db move --to {seal.moved_to} (with its password) finishes it",
+        hint=f"batchrun db move --to {seal.moved_to} finishes it",
     )
 
 

@@ -39,7 +39,7 @@ class AttemptReport:
 
     @property
     def sent(self) -> int:
-        return self.total - self.open - self.by_state.get(AttemptState.NOT_SENT, 0)
+        return sum(count for state, count in self.by_state.items() if state.was_sent)
 
 
 @dataclass(frozen=True, slots=True)

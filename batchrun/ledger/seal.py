@@ -61,13 +61,18 @@ def refuse_closed(seal: Seal, where: str) -> None:
     if seal.ended_at is None:
         raise LedgerMoved(
             f"{where} is being moved to {seal.moved_to}, and the move is not finished: nothing runs here any more",
-            hint=f"batchrun db move --to {seal.moved_to} (with its password) finishes it",
+            hint=f"batchrun db move --to {seal.moved_to}{_password(seal)} finishes it",
         )
     when = datetime.fromtimestamp(seal.ended_at, UTC).strftime("on %Y-%m-%d at %H:%M:%S UTC")
     raise LedgerMoved(
         f"{where} was moved to {seal.moved_to} {when}: nothing runs here any more",
-        hint=f"export BATCHRUN_DB={seal.moved_to} (with its password)",
+        hint=f"export BATCHRUN_DB={seal.moved_to}{_password(seal)}",
     )
+
+
+def _password(seal: Seal) -> str:
+    """Remind of the password that an address is shown without."""
+    return " (with its password)" if "***" in (seal.moved_to or "") else ""
 
 
 def closed_why(connection: Connection, where: str) -> str | None:

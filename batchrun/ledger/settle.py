@@ -148,8 +148,8 @@ def _in_force(one: Settlement, known: Any) -> Decision:
     Nothing is sent again in a job that is being cancelled or is purged, and under hold nothing that may have been paid
     for.
     """
-    may_be_billed = one.evidence.outcome in (AttemptState.UNKNOWN, AttemptState.UNUSABLE)
-    if not known.was_cancelled and not known.is_purged and not (known.on_unknown == "hold" and may_be_billed):
+    is_held = known.on_unknown == "hold" and one.evidence.outcome.needs_consent
+    if not known.was_cancelled and not known.is_purged and not is_held:
         return one.decision
     decision = without_resend(one.decision, one.evidence)
     if decision.to is ItemState.PENDING:

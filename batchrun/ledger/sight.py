@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, func,
 from sqlalchemy.engine import URL, make_url
 
 from batchrun.core.states import FINAL_JOB_STATES
-from batchrun.ledger.engines import open_engine, parse_url, shown, sqlite_module
+from batchrun.ledger.engines import file_of, open_engine, parse_url, shown, sqlite_module
 from batchrun.ledger.ledger import foreign_errors
 from batchrun.ledger.liveness import holds_lock
 from batchrun.ledger.migrate import current_revision
@@ -78,14 +78,14 @@ def look_at(address: str) -> Sight:
     with _reading(address) as connection:
         revision = current_revision(connection)
         total, open_ones = _job_counts(connection) if revision == SCHEMA_REVISION else (None, None)
-        is_postgres = connection.dialect.name == "postgresql"
+        file = file_of(parse_url(address))
         return Sight(
             revision,
             bool(inspect(connection).get_table_names()),
             total,
             open_ones,
-            is_wal=not is_postgres and _is_wal(Path(str(parse_url(address).database))),
-            server=_ask_server(connection) if is_postgres else None,
+            is_wal=file is not None and _is_wal(file),
+            server=_ask_server(connection) if file is None else None,
             closed=closed_why(connection, "it") if revision == SCHEMA_REVISION else None,
         )
 
@@ -168,7 +168,8 @@ def _reading(address: str) -> Iterator[Connection]:
     """Open a ledger for one short look."""
     url = parse_url(address)
     where = f"ledger {shown(url)}"
-    engine = _postgres(url) if url.get_backend_name() != "sqlite" else _sqlite(Path(str(url.database)))
+    file = file_of(url)
+    engine = _postgres(url) if file is None else _sqlite(file)
     try:
         with foreign_errors(where), engine.connect() as connection:
             yield connection

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, func, select
 
+from batchrun.core.outcome import RELEASED
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.schema import FENCE_BITS, attempts, items, requests
 
@@ -19,15 +20,15 @@ def request_bodies(connection: Connection, item_ids: Sequence[int]) -> dict[int,
 
 
 def trial_setbacks(connection: Connection, job_id: int) -> dict[str, int]:
-    """Count the trial's attempts that came to no answer, by cause, those included that a later attempt made good."""
+    """Count the trial's attempts that ended without an answer, by cause, those later made good among them."""
     rows = connection.execute(
         select(attempts.c.cause, func.count().label("how_many"))
         .join(items, items.c.id == attempts.c.key // (1 << FENCE_BITS))
         .where(
             attempts.c.job_id == job_id,
             items.c.is_trial,
-            attempts.c.cause.is_not(None),
-            attempts.c.state.in_((AttemptState.REFUSED, AttemptState.UNUSABLE, AttemptState.UNKNOWN)),
+            attempts.c.state.in_([state for state in AttemptState if state.is_setback]),
+            attempts.c.cause != RELEASED,
         )
         .group_by(attempts.c.cause)
     )

@@ -1,10 +1,12 @@
 """What those who watch a job ask the ledger every second: cheap, however many items the job has. Reading only."""
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, select
 
+from batchrun.core.outcome import RELEASED
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.leases import Load, total_load
@@ -12,7 +14,6 @@ from batchrun.ledger.liveness import holds_lock
 from batchrun.ledger.reports import heartbeat
 from batchrun.ledger.schema import FENCE_BITS, attempts, items
 
-UNANSWERED = (AttemptState.REFUSED, AttemptState.UNUSABLE, AttemptState.UNKNOWN, AttemptState.NOT_SENT)
 _LOOKED_AT = 50
 
 
@@ -36,10 +37,10 @@ def last_failure(connection: Connection, job_id: int) -> dict[str, Any] | None:
     A failure of an item far back, sent again, may be passed over for a while: whoever watches can live with that.
     """
     found = []
-    for state in UNANSWERED:
+    for state in filter(attrgetter("is_setback"), AttemptState):
         latest = (
             select(attempts.c.key, attempts.c.cause, attempts.c.message, attempts.c.ended_at)
-            .where(attempts.c.job_id == job_id, attempts.c.state == state)
+            .where(attempts.c.job_id == job_id, attempts.c.state == state, attempts.c.cause != RELEASED)
             .order_by(attempts.c.key.desc())
             .limit(_LOOKED_AT)
         )

@@ -163,7 +163,7 @@ def _often(sync: str) -> str:
 def _note_clock(notes: Notes, facts: BrokerFacts) -> None:
     apart_s = abs(facts.clock_ahead_s)
     if apart_s > CLOCK_S:
-        said = f"its clock and this machine's differ by {apart_s:.1f} s: hints (good for 30 s) and rate windows suffer"
+        said = f"its clock and this machine's differ by {apart_s:.1f} s: one is wrong, so waits may last too long"
         notes.warn("clock", said, "keep time with NTP on both (timedatectl set-ntp true)")
     else:
         notes.ok("clock", f"differs from this machine's by {1000 * apart_s:.0f} ms")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from batchrun.core.request import Defaults
-from batchrun.core.spec import COMPLETIONS_PATH, ENDPOINT_PATHS, JobSpec, check_spec, place
+from batchrun.core.spec import COMPLETIONS_PATH, ENDPOINT_PATHS, JobSpec
+from batchrun.core.spec_check import check_spec, place
 from batchrun.errors import BadInput, Fault, SpecNotFound, UsageFault
 from batchrun.files.inputs import Survey, Watch, survey
 from batchrun.files.paths import check_paths, default_error_file

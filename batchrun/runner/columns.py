@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from batchrun.core.line import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, LineFault, read_call
+from batchrun.core.line import CHAT, LineFault, own_path, read_call
 from batchrun.errors import BadInput, Fault
 from batchrun.files.sources import peek
 
@@ -16,13 +16,6 @@ _IDS = ("custom_id", "id")
 # What columns that hold a prompt are called, the likeliest first, and what those are called that hold an answer.
 _PROMPTS = ("prompt", "question", "instruction", "text", "input", "content", "query", "message", "body", "description")
 _ANSWERS = ("answer", "output", "response", "completion", "label", "target", "reference", "expected", "category")
-# Fields that make a line with a prompt a request, and not a row of data that happens to have such a column.
-_OF_REQUESTS = frozenset(
-    {
-        *("model", "max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "top_p", "top_k", "seed"),
-        *("stop", "n", "stream", "dimensions", "encoding_format", "instructions", "logprobs", "echo", "suffix"),
-    }
-)
 # Words that a template takes for its own.
 _NO_VARIABLE = frozenset({"row", "and", "or", "not", "in", "is", "if", "else", "true", "false", "none"})
 
@@ -56,7 +49,7 @@ def look_at(path: Path) -> Look:
         raise BadInput([Fault(f"'{path}'", "is empty: no rows", "write one request or one row a line")])
     suffixes = [suffix.lower() for suffix in PurePath(path.name).suffixes]
     is_table = _is_parquet(path) or any(suffix in _TABLES for suffix in suffixes[-2:])
-    endpoint = None if is_table else _endpoint_of(rows[0])
+    endpoint = None if is_table else own_path(rows[0])
     if endpoint is not None:
         body = rows[0]["body"] if isinstance(rows[0].get("body"), dict) else rows[0]
         model = body.get("model")
@@ -71,22 +64,6 @@ def look_at(path: Path) -> Look:
 def _is_parquet(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
-
-
-def _endpoint_of(line: dict[str, Any]) -> str | None:
-    """Return where a line goes that is a request already; None where it is a row of data.
-
-    `prompt` and `input` are names of columns as well: alone, or beside an id, they are data.
-    """
-    if isinstance(line.get("body"), dict) or isinstance(line.get("messages"), list):
-        return CHAT
-    if line.keys().isdisjoint(_OF_REQUESTS) or not line.keys() <= {*_OF_REQUESTS, *_IDS, "prompt", "input"}:
-        return None
-    if "prompt" in line:
-        return COMPLETIONS
-    if "input" in line:
-        return RESPONSES if line.keys() & {"instructions", "max_output_tokens"} else EMBEDDINGS
-    return None
 
 
 def likeliest(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from batchrun.core.prices import usd
-from batchrun.core.spec import JobSpec, check_spec
+from batchrun.core.spec import JobSpec
+from batchrun.core.spec_check import check_spec
 from batchrun.endpoint.address import normalise_base_url
 from batchrun.errors import BadInput, EndpointFault
 from batchrun.files.paths import default_error_file

@@ -9,6 +9,7 @@ from batchrun.core.states import ItemState, is_final
 from batchrun.errors import LedgerFault, LedgerFull
 from batchrun.files.derived import DerivedFile
 from batchrun.files.outputs import answer_line, error_line
+from batchrun.files.paths import default_error_file, is_same_file
 from batchrun.ledger.jobs import Job, read_job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.results import Result
@@ -57,10 +58,7 @@ def write_outputs(
         LedgerFault: the ledger's items do not add up to the job's input.
         IllegalMove: the job was purged meanwhile.
     """
-    own_output, errors = output_paths(job)
-    if output is not None:
-        errors = errors_beside(output)
-    output = output or own_output
+    output, errors = export_paths(job, output)
     written = 0
     with saying_why(output, job), ExitStack() as files:
         failures = files.enter_context(DerivedFile(errors))
@@ -77,9 +75,12 @@ def write_outputs(
     return Outputs(output, answers.line_count, errors, failures.line_count)
 
 
-def errors_beside(output: Path) -> Path:
-    """Return where the failures go when the answers go to another place than the job's own."""
-    return output.with_name(f"{output.stem}.errors{output.suffix}")
+def export_paths(job: Job, output: Path | None) -> tuple[Path, Path]:
+    """Return where answers and failures go if the answers are to go to `output`; None: to the job's own files."""
+    own_output, own_errors = output_paths(job)
+    if output is None or is_same_file(output, own_output):
+        return own_output, own_errors
+    return output, default_error_file(output)
 
 
 @contextmanager

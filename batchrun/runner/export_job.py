@@ -13,11 +13,12 @@ from batchrun.files.csv_output import CsvOutput
 from batchrun.files.derived import DerivedFile
 from batchrun.files.input_rows import InputRows
 from batchrun.files.parquet_output import ParquetOutput, refuse_without_pyarrow
+from batchrun.files.paths import is_same_file, partial_file
 from batchrun.files.table_rows import Layout, Row, table_rows
 from batchrun.ledger.jobs import Job, find_job, list_jobs
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.results import asks_for
-from batchrun.runner.export import ENDED, check_is_whole, errors_beside, output_paths, saying_why, write_outputs
+from batchrun.runner.export import ENDED, check_is_whole, export_paths, output_paths, saying_why, write_outputs
 from batchrun.runner.purged import WRITE, refuse_purged
 from batchrun.runner.telling import Order, Telling, tell
 
@@ -152,15 +153,18 @@ def _refuse_to_replace(ledger: Ledger, job: Job, jobs: list[Job], output: Path, 
     """
     if output.exists() and not output.is_file():
         raise UsageFault(f"{str(output)!r} is no regular file", hint="name a file with -o")
-    known = [path for one in jobs if one.state is not JobState.FAILED for path in output_paths(one)]
-    known += [Path(one.spec["input_file"]) for one in jobs]
-    known += [Path(str(ledger.url.database))] if ledger.is_sqlite else []
-    own_output, own_errors = output_paths(job)
-    for path, own in [(output, own_output), (errors_beside(output), own_errors)][: 2 if with_errors else 1]:
-        if any(_is_same(path, other) for other in known if other != own):
+    pairs = zip(export_paths(job, output), output_paths(job), strict=True)
+    written = [path for path, own in list(pairs)[: 2 if with_errors else 1] if path != own]
+    taken = [path for one in jobs if one.state is not JobState.FAILED for path in _written_by(one)]
+    taken += [Path(one.spec["input_file"]) for one in jobs]
+    taken += [ledger.file] if ledger.file else []
+    for path in written:
+        if any(is_same_file(path, other) for other in taken):
             what = f"{str(path)!r} would be replaced, and it is no output of job {job.task_id!r}"
             raise UsageFault(what, hint="name another file with -o")
 
 
-def _is_same(path: Path, other: Path) -> bool:
-    return path.exists() and other.exists() and path.samefile(other)
+def _written_by(job: Job) -> tuple[Path, ...]:
+    """Return all files that a job writes, or will write."""
+    output, errors = output_paths(job)
+    return output, errors, partial_file(output)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from batchrun.core.line import TOKEN_LIMITS
 from batchrun.core.outcome import CAUSES, Kind
 from batchrun.core.states import ItemState
 from batchrun.endpoint.address import is_local
 from batchrun.endpoint.problem import context_limit
 from batchrun.ledger.jobs import Job
 
-LIMIT_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 # Failures that a change of the spec mends, and nothing else: the same request will not do.
 _SPEC_FAULTS = frozenset({"model_not_found"})
 
@@ -95,8 +95,8 @@ def spec_name(job: Job) -> str:
 
 def asked_tokens(request: dict[str, Any] | None) -> int | None:
     """Return the most tokens that a request asks for."""
-    values = (request.get(name) for name in LIMIT_FIELDS) if request else ()
-    return next((value for value in values if isinstance(value, int)), None)
+    values = (request.get(name) for name in TOKEN_LIMITS) if request else ()
+    return max((value for value in values if type(value) is int), default=None)
 
 
 # -- the words --------------------------------------------------------------------------------------------------------

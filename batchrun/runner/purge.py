@@ -199,8 +199,7 @@ def _purged(ledger: Ledger, job: Job, contents: Contents, *, was_purged: bool) -
 
 def _size_bytes(ledger: Ledger) -> int | None:
     """Return the size of a SQLite ledger's files."""
-    if not ledger.is_sqlite:
+    if ledger.file is None:
         return None
-    path = Path(str(ledger.url.database))
-    parts = (path, path.with_name(f"{path.name}-wal"))
+    parts = (ledger.file, ledger.file.with_name(f"{ledger.file.name}-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())

@@ -55,7 +55,7 @@ def _bury(ledger: Ledger, one: Incarnation, swept: Swept, rules_of: Callable[[Jo
         for job_id in jobs_of(connection, one.worker_id):
             swept.in_doubt[job_id] += len(rescue(connection, job_id=job_id, worker_id=one.worker_id, now=now))
         bury(connection, one.worker_id, now=now)
-    if not ledger.is_sqlite or one.folder.resolve() == (ledger.folder / "workers").resolve():
+    if ledger.file is None or one.folder.resolve() == (ledger.folder / "workers").resolve():
         remove_files(one.folder, one.incarnation)  # elsewhere they are the files of the ledger that this is a copy of
 
 

@@ -117,9 +117,9 @@ class Answers:
         self.fenced += any(text.lstrip().startswith("```") for text in wrong)
 
     def _add_marks(self, view: AnswerView, body: bytes) -> None:
-        if view.mark and not view.is_empty:
-            self._same[view.mark] += 1
-            self._lengths[view.mark] = len(view.words)
+        if (mark := view.mark) and not view.is_empty:
+            self._same[mark] += 1
+            self._lengths[mark] = len(view.words)
         if body:
             self._same_requests[hashlib.blake2b(body, digest_size=16).digest()] += 1
 

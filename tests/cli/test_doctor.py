@@ -19,7 +19,6 @@ from sqlalchemy import insert, select, text, update
 
 from batchrun import __version__
 from batchrun.cli.main import run
-from batchrun.core.spec import parse_spec
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import enter
 from batchrun.ledger.move import move
@@ -31,6 +30,7 @@ from batchrun.runner.doctor.machine import _fits, _version
 from batchrun.runner.doctor.sending import tiny_request
 from tests.cli.contract import read_stream
 from tests.cli.doctored import Doctor, Finding, mends, models, rows, serving, silence
+from tests.core.specs import parse_spec
 from tests.lab import Lab
 from tests.process.limits import few_files, obey_permissions
 

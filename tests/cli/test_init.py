@@ -239,6 +239,12 @@ def test_rows_of_parquet(say: Say) -> None:
     [
         (batch_line("x", "hi"), None, "my-model"),
         (batch_line("x", "hi", model="theirs"), None, "theirs"),
+        (json.dumps({"custom_id": "x", "body": {"prompt": "hi"}}), "/v1/completions", "my-model"),
+        (
+            json.dumps({"custom_id": "x", "url": "/v1/embeddings", "body": {"input": "hi"}}),
+            "/v1/embeddings",
+            "my-model",
+        ),
         (json.dumps({"messages": [{"role": "user", "content": "hi"}], "model": "theirs"}), None, "theirs"),
         (json.dumps({"prompt": "hi", "max_tokens": 3}), "/v1/completions", "my-model"),
         (json.dumps({"input": "hi", "model": "e"}), "/v1/embeddings", "e"),

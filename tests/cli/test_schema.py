@@ -11,7 +11,8 @@ from jsonschema import Draft202012Validator
 from batchrun.cli.main import run
 from batchrun.cli.schemas import kinds, output_schema
 from batchrun.core.client_options import CLIENT_OPTIONS
-from batchrun.core.spec import JobSpec, check_spec
+from batchrun.core.spec import JobSpec
+from batchrun.core.spec_check import check_spec
 from batchrun.core.spec_schema import spec_schema
 from tests.cli.schema_values import ANYTHING, values_of
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchrun.core.answer_view import AnswerView, answer_text, asks_for_json, is_json, view_answer
+from batchrun.core.answer_view import AnswerView, asks_for_json, is_json, view_answer
 
 
 def chat(*messages: dict[str, Any]) -> dict[str, Any]:
@@ -30,6 +30,15 @@ WORDS = [
     ),
     (chat({"content": None, "function_call": {"name": "old", "arguments": "{}"}}), "(calls) old({})"),
     (chat({"content": None, "refusal": "I will not"}), "(refused) I will not"),
+    (chat({"content": "  ", "refusal": "no"}), "(refused) no"),
+    (chat({"content": [{"type": "text", "text": "A"}, {"type": "refusal", "refusal": "B"}]}), "A (refused) B"),
+    (chat({"content": "let me look", "tool_calls": [CALL]}), 'let me look (calls) weather({"city": "Oslo"})'),
+    (
+        chat({"tool_calls": [{"type": "custom", "custom": {"name": "sql", "input": "select 1"}}]}),
+        "(calls) sql(select 1)",
+    ),
+    (chat({"content": [{"type": "image_url", "image_url": {}}]}), "(image_url)"),
+    (chat({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}), "(only reasoning) hm"),
     (chat({"content": "", "reasoning_content": "let me see"}), "(only reasoning) let me see"),
     (chat({"content": None, "reasoning": "let me see"}), "(only reasoning) let me see"),
     (chat({"content": "<think>let me see"}), "(only reasoning) <think>let me see"),
@@ -83,10 +92,11 @@ def test_answers_that_say_the_same_are_alike_whatever_their_ids_are() -> None:
     assert seen({"data": [{"embedding": [1]}]}).mark != seen({"data": [{"embedding": [2]}]}).mark
 
 
-def test_the_text_is_the_first_choice() -> None:
-    assert answer_text(json.dumps(chat({"content": "one"}, {"content": "two"})).encode()) == "one"
-    assert answer_text(b'{"data": [{"embedding": [1]}]}') is None
-    assert answer_text(b"<html>") is None
+def test_choices_keep_their_places_and_their_endings() -> None:
+    body = chat({"content": "a"}, {"content": "b"})
+    body["choices"][1]["finish_reason"] = "length"
+    body["choices"].insert(1, None)
+    assert [(one.text, one.finish_reason) for one in seen(body).choices] == [("a", None), ("", None), ("b", "length")]
 
 
 @given(

@@ -1,9 +1,11 @@
 """Every line is recognised as what it is, and what is no request says what to change."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from batchrun.core.line import own_path
 from batchrun.core.request import Defaults, build_request
 from tests.core.lines import CHAT, DEFAULTS, HELLO, batch_line, fault_of, sent
 
@@ -133,6 +135,51 @@ def test_a_body_that_cannot_be_sent_is_named_with_what_was_seen(body: dict[str, 
 )
 def test_every_path_needs_its_own_field(url: str, body: dict[str, Any], words: str) -> None:
     assert words in fault_of(batch_line(body, url=url)).what
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("hello", 'write one object a line: {"messages": [{"role": "user", "content": "..."}]}'),
+        ([{}], "write one object a line: jq -c '.[]' OLD > NEW"),
+        (batch_line({"messages": HELLO}, custom_id="x" * 501), "shorten it"),
+        (batch_line({}), 'write "messages": [{"role": "user", "content": "..."}]'),
+        (batch_line({"messages": "hi"}), 'write "messages": [{"role": "user", "content": "..."}]'),
+        (batch_line({"messages": []}), 'write "messages": [{"role": "user", "content": "..."}]'),
+        (batch_line({"messages": ["hi"]}), 'write {"role": "user", "content": "..."}'),
+        (batch_line({"messages": [{"content": "hi"}]}), 'write {"role": "user", "content": "..."}'),
+        (batch_line({"prompt": {}}, url="/v1/completions"), 'write "prompt": "..."'),
+        (batch_line({"input": ""}, url="/v1/embeddings"), 'write "input": "..."'),
+        (batch_line({"messages": HELLO}, url="/v1/completions"), 'write "url": "/v1/chat/completions"'),
+        (batch_line({"messages": HELLO, "max_tokens": "256"}), "write 256 without quotes"),
+        (batch_line({"messages": HELLO, "n": 0}), "write such a number, or take it out"),
+    ],
+)
+def test_what_cannot_be_sent_says_what_to_write(line: object, hint: str) -> None:
+    assert fault_of(line).hint == hint
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        (batch_line({"messages": HELLO}), CHAT),
+        (batch_line({"input": "x"}, url="/v1/embeddings"), "/v1/embeddings"),
+        ({"custom_id": "a", "body": {"prompt": "x"}}, "/v1/completions"),
+        ({"custom_id": "a", "body": {"input": "x"}}, "/v1/embeddings"),
+        ({"custom_id": "a", "body": {"input": "x", "max_output_tokens": 9}}, "/v1/responses"),
+        ({"custom_id": "a", "messages": HELLO, "label": 1}, CHAT),
+        ({"id": "a", "prompt": "x", "max_completion_tokens": 9}, "/v1/completions"),
+        ({"input": "x", "instructions": "be brief"}, "/v1/responses"),
+        ({"prompt": "x"}, None),
+        ({"id": "a", "input": "x"}, None),
+        ({"prompt": "x", "temperature": 0, "label": "y"}, None),
+        ({"question": "x"}, None),
+    ],
+)
+def test_a_line_goes_where_its_own_fields_say(line: dict[str, Any], path: str | None) -> None:
+    assert own_path(line) == path
+    if path is not None:
+        assert build_request(line, replace(DEFAULTS, endpoint=path)).path == path
 
 
 def test_a_line_that_asks_for_a_stream_is_answered_whole_and_says_so() -> None:

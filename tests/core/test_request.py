@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from batchrun.core.client_options import CLIENT_OPTIONS
 from batchrun.core.request import Defaults, LineFault, build_request
-from batchrun.core.spec import JobSpec, parse_spec
+from batchrun.core.spec import JobSpec
 from batchrun.errors import BadInput
 from tests.core.lines import CHAT, DEFAULTS, HELLO, batch_line, fault_of, sent
+from tests.core.specs import parse_spec
 
 JSON = st.recursive(
     st.none()

@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchrun.core.spec import NOT_YET, JobSpec, check_spec, parse_spec
+from batchrun.core.spec import NOT_YET, JobSpec
+from batchrun.core.spec_check import check_spec
 from batchrun.errors import BadInput
+from tests.core.specs import parse_spec
 
 SEVEN: dict[str, Any] = {
     "task_id": "batch-001",
@@ -50,6 +52,51 @@ def test_every_fault_is_named_at_once() -> None:
     assert len(faults) == 5
     assert any("unknown key 'modle' | did you mean 'model'?" in fault for fault in faults)
     assert any("'max_tokens' is missing" in fault for fault in faults)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"concurrency": 0}, 'write "concurrency": 8, say'),
+        ({"concurrency": "8"}, "write 8 without quotes"),
+        ({"concurrency": "auto"}, "give a number"),
+        ({"timeout_s": -1}, 'take "timeout_s" out, and it is 600.0'),
+        ({"rpm": 0}, "see 'rpm' in docs/job-spec.md, or take it out"),
+        ({"trial": {"sizes": 3}}, "unknown key 'trial.sizes' | did you mean 'size'?"),
+        ({"trial": {"gpus": 3}}, "known are size, sample, seed, max_failed_share"),
+        ({"trial": {"size": "ten"}}, 'take "size" out, and it is 10'),
+        ({"price": {"input_per_1m_usd": 1, "output_per_1m": 2}}, "did you mean 'output_per_1m_usd'?"),
+        ({"unknown_statuses": [500], "refused_statuses": [500]}, "keep it in one of the two"),
+        ({"params": {"messages": []}}, "move it to the lines of input_file"),
+        ({"params": {"stream": True}}, "take it out: answers come whole"),
+    ],
+)
+def test_a_fault_says_what_to_write_instead(changes: dict[str, Any], fault: str) -> None:
+    assert any(fault in one for one in _faults(**changes)), _faults(**changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[]", "a smallest complete spec"),
+        ('[{"task_id": "a"}]', "write several specs into a .jsonl file"),
+        ('"job"', "a smallest complete spec"),
+        ("[" * 100_000, "flatten it"),
+        ('{"a": %s}' % ("9" * 5_000), "as a text"),
+        ("{task_id: 1}", "double quotes"),
+        ('{"a": 1 "b": 2}', "put a comma between"),
+        ('{"a" 1}', "put a colon"),
+        ('{"a": }', "write a text in double quotes"),
+        ('{"a": "b}', "close the text"),
+        ('{"a": "b\nc"}', "line break inside a text as \\n"),
+        ('{"a": "C:\\x"}', "a backslash inside a text as \\\\"),
+        ('{"a": 1} {}', "one object a file"),
+    ],
+)
+def test_a_text_that_is_no_spec_says_what_to_write(text: str, hint: str) -> None:
+    spec, (fault,), _ = check_spec(text, where="job.json")
+    assert spec is None
+    assert hint in fault.hint
 
 
 @pytest.mark.parametrize("key", NOT_YET)
@@ -120,6 +167,7 @@ def test_money_keeps_its_decimal_digits() -> None:
     assert (str(spec.price.input_per_1m_usd), str(spec.max_cost_usd)) == ("0.1", "0.7")
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=4

@@ -1,6 +1,8 @@
 """The tables of moves: complete, and without ways out of what is final."""
 
-from batchrun.core.states import ITEM_MOVES, JOB_MOVES, ItemState, JobState, is_final
+import pytest
+
+from batchrun.core.states import ITEM_MOVES, JOB_MOVES, AttemptState, ItemState, JobState, is_final
 
 
 def test_a_completed_item_never_moves() -> None:
@@ -32,3 +34,20 @@ def test_every_job_state_can_be_reached_and_left() -> None:
 
 def test_pending_and_running_are_the_states_that_need_more_work() -> None:
     assert {state for state in ItemState if not is_final(state)} == {ItemState.PENDING, ItemState.RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("state", "marks"),
+    [
+        (AttemptState.INTENT, ""),
+        (AttemptState.NOT_SENT, "outcome setback"),
+        (AttemptState.REFUSED, "outcome sent setback"),
+        (AttemptState.ANSWERED, "outcome sent"),
+        (AttemptState.UNUSABLE, "outcome sent setback consent"),
+        (AttemptState.UNKNOWN, "outcome sent setback consent"),
+    ],
+)
+def test_what_is_said_of_an_attempt_is_said_of_its_state(state: AttemptState, marks: str) -> None:
+    known = {"outcome": state.is_outcome, "sent": state.was_sent, "setback": state.is_setback}
+    known["consent"] = state.needs_consent
+    assert " ".join(name for name, holds in known.items() if holds) == marks

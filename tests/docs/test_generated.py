@@ -11,9 +11,10 @@ import pytest
 from batchrun import errors
 from batchrun.cli.main import COMMANDS
 from batchrun.core.request import Defaults, build_request
-from batchrun.core.spec import JobSpec, parse_spec
+from batchrun.core.spec import JobSpec
 from batchrun.core.states import ITEM_MOVES, JOB_MOVES, AttemptState, ItemState, JobState
 from batchrun.settings import Settings
+from tests.core.specs import parse_spec
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]

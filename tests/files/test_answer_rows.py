@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchrun.core.answer_view import view_answer
+from batchrun.endpoint.answer import read_answer
 from batchrun.files.answer_rows import AnswerRow, answer_rows, prompt_for, prompts_of
 
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}]
@@ -32,6 +34,13 @@ def asked(body: Any) -> list[str]:
         (chat({"role": "assistant", "content": "yes"}), [AnswerRow(0, "yes", None, "stop")]),
         (chat({"content": ""}, finish="length"), [AnswerRow(0, "", None, "length")]),
         (chat({"content": None, "refusal": "I will not"}), [AnswerRow(0, "I will not", None, "stop")]),
+        (chat({"content": "  ", "refusal": "no"}), [AnswerRow(0, "no", None, "stop")]),
+        (
+            chat({"content": [{"type": "text", "text": "A"}, {"type": "refusal", "refusal": "B"}]}),
+            [AnswerRow(0, "AB", None, "stop")],
+        ),
+        (chat({"content": None, "reasoning": "hm"}, finish="length"), [AnswerRow(0, "", None, "length")]),
+        (chat({"content": None, "audio": {"id": "a"}}), [AnswerRow(0, None, None, "stop")]),
         (
             chat({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
             [AnswerRow(0, "ab", None, "stop")],
@@ -68,6 +77,48 @@ def test_calls_of_tools_stand_in_a_column_of_their_own() -> None:
     call = {"type": "function_call", "name": "look", "arguments": "{}"}
     (row,) = answer_rows(raw({"output": [call, {"type": "message", "content": "and"}]}))
     assert (row.text, json.loads(row.tool_calls or "")) == ("and", [call])
+    old = {"name": "look", "arguments": "{}"}
+    (row,) = answer_rows(chat({"content": "", "function_call": old}))
+    assert (row.text, json.loads(row.tool_calls or "")) == (None, [old])
+
+
+PARTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.none()
+        | st.text(max_size=3)
+        | st.lists(
+            st.sampled_from(
+                [
+                    {"type": "text", "text": "A"},
+                    {"type": "refusal", "refusal": "B"},
+                    {"type": "image_url"},
+                    {"text": ""},
+                ]
+            )
+        ),
+        "refusal": st.none() | st.sampled_from(["", "no"]),
+        "tool_calls": st.none() | st.just([]) | st.just(CALLS),
+        "reasoning_content": st.none() | st.text(max_size=2),
+    },
+)
+
+
+@given(message=PARTS)
+def test_what_is_exported_is_what_is_shown_and_an_empty_answer_is_empty_everywhere(message: dict[str, Any]) -> None:
+    body = json.loads(chat(message))
+    (row,) = answer_rows(raw(body))
+    view = view_answer(raw(body))
+    assert view is not None
+    assert read_answer(body, "/v1/chat/completions").is_empty is view.is_empty
+    if view.is_empty:
+        assert not (row.text or "").strip()
+        assert row.tool_calls is None
+    else:
+        assert (row.text or "").strip() or row.tool_calls or view.choices[0].other
+        for part in (view.choices[0].text.strip(), view.choices[0].refusal):
+            assert part in view.words
+            assert part in (row.text or "")
 
 
 def test_a_vector_in_base64_is_unpacked() -> None:

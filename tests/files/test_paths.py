@@ -16,6 +16,12 @@ def faults(input_file: Path, output_file: Path, error_file: Path | None = None) 
     return [str(fault) for fault in checked]
 
 
+def check_hint(input_file: Path, output_file: Path) -> str:
+    """Return the first fault's hint."""
+    first, *_ = check_paths(input_file=input_file, output_file=output_file, error_file=default_error_file(output_file))
+    return first.hint
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "in.jsonl"
@@ -97,6 +103,7 @@ def test_an_input_that_cannot_be_read_is_named_as_what_it_is(tmp_path: Path) -> 
         "nul\0": "cannot be read",
     }.items():
         assert words in faults(tmp_path / name, output)[0], name
+        assert "rights" in str(check_hint(tmp_path / name, output)) or not words.startswith("cannot be read"), name
     assert "is a device" in faults(Path("/dev/null"), output)[0]
 
 

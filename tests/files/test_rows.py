@@ -95,6 +95,24 @@ def test_a_field_that_is_missing_or_null_is_named_with_its_line(tmp_path: Path) 
     assert prompts(written(tmp_path, [b'{"title": null}']), "Title: {{ title or '-' }}") == ["Title: -"]
 
 
+@pytest.mark.parametrize(
+    ("row", "template", "hint"),
+    [
+        (b'{"titel": "Emma"}', "{{ title }}", "did you mean 'titel'?"),
+        (b'{"n": 1}', "{{ title }}", "write it into the row, or name in prompt_template what the row has"),
+        (b'{"n": 1}', "{{ n.deep.er }}", "write it into the row"),
+        (b'{"n": 0}', "{{ 1 / n }}", "mend the row"),
+        (b'{"title": null}', "{{ title }}", "fill it in"),
+        (b'{"title": " "}', "{{ title }}", "fill in the fields"),
+    ],
+)
+def test_a_row_that_a_template_cannot_take_says_what_to_change(
+    tmp_path: Path, row: bytes, template: str, hint: str
+) -> None:
+    (fault,) = survey(written(tmp_path, [row]), with_template(template)).faults
+    assert hint in fault.hint
+
+
 def test_values_that_are_no_text_are_written_as_json(tmp_path: Path) -> None:
     path = written(tmp_path, [b'{"n": 7, "x": 0.5, "yes": true, "tags": ["a", "\\u00fc"], "deep": {"a": null}}'])
     assert prompts(path, "{{ n }} {{ x }} {{ yes }} {{ tags }} {{ deep }} {{ row.tags[1] }}") == [
@@ -232,6 +250,7 @@ def test_faulty_records_are_named_by_their_line_and_the_rest_can_run(tmp_path: P
         ("", "is empty: no items"),
         ("title,title\na,b\n", "names the column 'title' twice"),
         (",,\n1,2,3\n", "has no header"),
+        ('"title" x\na\n', "a header that is no CSV"),
         ("title\n", "holds only blank lines: no items"),
     ],
 )

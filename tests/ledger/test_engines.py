@@ -95,6 +95,20 @@ def test_this_machines_choice_is_sound_or_does_without_a_write_ahead_log() -> No
 # -- every connection --------------------------------------------------------------------------------------------------
 
 
+def test_a_ledger_knows_the_file_that_it_is_where_it_is_one(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ledger.url.get_backend_name() != "sqlite":
+        assert ledger.file is None
+        return
+    monkeypatch.chdir(tmp_path)
+    opened = Ledger("here/ledger.db", folder=tmp_path / "elsewhere")
+    assert opened.file == tmp_path / "here" / "ledger.db"
+    assert opened.file.is_file()
+    assert opened.folder == tmp_path / "here"
+    opened.close()
+
+
 @on_sqlite
 def test_every_connection_of_the_pool_is_durable_and_checks_its_keys(own_ledger: Ledger) -> None:
     with ExitStack() as stack:

@@ -7,6 +7,7 @@ import pytest
 from batchrun.core.outcome import Timing
 from batchrun.core.states import ItemState
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.trial import trial_setbacks
 from batchrun.ledger.watching import last_failure
 from tests.ledger.desk import ANSWERED, NOT_SENT, NOW, REFUSED, SERVER_ERROR, UNKNOWN, UNUSABLE, Came, Desk
 
@@ -59,6 +60,20 @@ def test_a_request_that_was_never_sent_is_a_failure_too(ledger: Ledger) -> None:
     desk.settle(desk.claim_one(0), NOT_SENT)
     found = seen(desk)
     assert found is None or found[1] == "connect"  # it has no time of its own where nothing was begun
+
+
+def test_requests_that_were_given_back_hide_no_failure_and_are_none(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 70)
+    for number, what in enumerate((at(NOT_SENT, 99.0), REFUSED, SERVER_ERROR, UNKNOWN, UNUSABLE, ANSWERED)):
+        desk.force_item(number, is_trial=True)
+        desk.settle(desk.claim_one(number), what)
+    for number in range(6, 70):
+        desk.force_item(number, is_trial=True)
+        desk.release(desk.claim_one(number))
+    assert seen(desk) == ("q-0", "connect", ItemState.PENDING)
+    with ledger.read() as connection:
+        setbacks = trial_setbacks(connection, desk.job_id)
+    assert setbacks == dict.fromkeys(("connect", "bad_request", "server_error", "timeout", "html"), 1)
 
 
 def test_another_jobs_failures_are_not_told(ledger: Ledger) -> None:

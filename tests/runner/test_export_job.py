@@ -59,6 +59,18 @@ def respec(bench: Bench, **changes: Any) -> None:
         job_moves.change_settings(connection, bench.job_id, now=time.time(), spec=spec)
 
 
+def register_other(bench: Bench, *, output_file: str, error_file: str) -> None:
+    """Register another job, which has written nothing yet."""
+    files = {"output_file": str(bench.folder / output_file), "error_file": str(bench.folder / error_file)}
+    values = {"input_digest": "", "params_digest": "", "on_unknown": "hold", "max_cost_pusd": None}
+    limits = {"total": 0, "phase": "full", "concurrency": 1, "retry_times": 0}
+    with bench.ledger.write() as connection:
+        spec = {**bench.job.spec, **files}
+        job_moves.register_job(
+            connection, task_id="other", spec=spec, holder=bench.worker.id, now=0.0, **values, **limits
+        )
+
+
 def export(bench: Bench, output: Path, **wish: Any) -> Exported:
     return export_job(bench.ledger, "job", Wish(output, **wish))
 
@@ -218,14 +230,7 @@ def test_rows_are_not_joined_in_order_of_finish(bench: Bench, of_rows: Path, tmp
 @pytest.mark.parametrize("name", ["in.jsonl", "ledger.db", "out.errors.jsonl", "other.jsonl", "in.errors.jsonl"])
 def test_what_is_no_output_of_the_job_is_not_replaced(bench: Bench, tmp_path: Path, name: str) -> None:
     """The last one by the error file that would come beside it."""
-    with bench.ledger.write() as connection:
-        other = {"output_file": str(tmp_path / "other.jsonl"), "error_file": str(tmp_path / "in.errors.jsonl")}
-        spec = {**bench.job.spec, **other}
-        values = {"input_digest": "", "params_digest": "", "on_unknown": "hold", "max_cost_pusd": None}
-        limits = {"total": 0, "phase": "full", "concurrency": 1, "retry_times": 0}
-        job_moves.register_job(
-            connection, task_id="other", spec=spec, holder=bench.worker.id, now=0.0, **values, **limits
-        )
+    register_other(bench, output_file="other.jsonl", error_file="in.errors.jsonl")
     for path in ("other.jsonl", "in.errors.jsonl"):
         (tmp_path / path).write_text("theirs")
     (tmp_path / "link").symlink_to(tmp_path / name)
@@ -235,6 +240,37 @@ def test_what_is_no_output_of_the_job_is_not_replaced(bench: Bench, tmp_path: Pa
         with pytest.raises(UsageFault, match="would be replaced"):
             export(bench, path, format="jsonl")
     assert (tmp_path / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["later.jsonl", "link/later.jsonl", "dangling.jsonl", "failed.jsonl", "later.jsonl.partial", "failed"]
+)
+def test_the_output_of_a_job_that_has_not_written_it_yet_is_not_taken_from_it(
+    bench: Bench, tmp_path: Path, name: str
+) -> None:
+    """The last one by the error file that would come beside it."""
+    error_file = "failed.errors.jsonl" if name == "failed" else "failed.jsonl"
+    register_other(bench, output_file="later.jsonl", error_file=error_file)
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "dangling.jsonl").symlink_to(tmp_path / "later.jsonl")
+    with pytest.raises(UsageFault, match="would be replaced"):
+        export(bench, tmp_path / name, format="jsonl")
+    assert {path.name for path in tmp_path.iterdir()}.isdisjoint({"later.jsonl", "failed.jsonl", error_file, "failed"})
+
+
+@pytest.mark.parametrize(("name", "errors"), [("o.txt", "o.errors.txt"), ("o", "o.errors.jsonl")])
+def test_failures_stand_beside_an_export_as_they_stand_beside_a_jobs_output(
+    bench: Bench, tmp_path: Path, name: str, errors: str
+) -> None:
+    assert export(bench, tmp_path / name).errors == tmp_path / errors
+    assert len((tmp_path / errors).read_text().splitlines()) == 2
+
+
+def test_the_jobs_own_output_by_another_name_has_the_jobs_own_error_file(bench: Bench, tmp_path: Path) -> None:
+    respec(bench, error_file=str(tmp_path / "wrong.jsonl"))
+    (tmp_path / "link").symlink_to(tmp_path)
+    made = export(bench, tmp_path / "link" / "out.jsonl")
+    assert (made.output, made.errors) == (tmp_path / "out.jsonl", tmp_path / "wrong.jsonl")
 
 
 def test_the_jobs_own_output_may_be_written_anew(bench: Bench, tmp_path: Path) -> None:

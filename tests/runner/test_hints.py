@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from batchrun.core.line import TOKEN_LIMITS
 from batchrun.core.outcome import CAUSES, Kind
 from batchrun.core.states import ItemState, JobState
-from batchrun.runner.hints import Seen, hint_for, hint_for_stop, kind_of
+from batchrun.runner.hints import Seen, asked_tokens, hint_for, hint_for_stop, kind_of
 from tests.runner.jobs import ADDRESS, a_job
 
 FAILED, DOUBT, REJECTED = ItemState.FAILED, ItemState.IN_DOUBT, ItemState.REJECTED
@@ -62,6 +63,13 @@ def test_the_words_hold_the_jobs_own_figures(cause: str, state: ItemState, seen:
 )
 def test_the_next_command_fits_the_failure(cause: str, state: ItemState, command: str) -> None:
     assert hint_for(a_job(), cause, state).command == command
+
+
+@pytest.mark.parametrize("name", TOKEN_LIMITS)
+def test_of_several_limits_of_a_request_the_greatest_is_what_it_asks_for(name: str) -> None:
+    request = dict.fromkeys(TOKEN_LIMITS, 16) | {name: 4_096}
+    assert asked_tokens(request) == 4_096
+    assert asked_tokens({name: None}) is asked_tokens({name: True}) is asked_tokens(None) is None
 
 
 def test_a_job_that_does_one_thing_at_a_time_is_not_told_to_do_less() -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchrun.core.spec import JobSpec, check_spec
+from batchrun.core.spec import JobSpec
+from batchrun.core.spec_check import check_spec
 from batchrun.errors import Fault
 from batchrun.files.paths import check_paths, default_error_file
 from batchrun.runner.doctor.finding import Check, Notes
@@ -38,4 +39,4 @@ def files_check(written: Written, spec: JobSpec | None) -> Check:
 
 def _note_faults(notes: Notes, name: str, faults: Sequence[Fault]) -> None:
     for fault in faults:
-        notes.fail(name, str(fault), fault.hint or "batchrun validate lists all faults of spec and input")
+        notes.fail(name, str(fault), fault.hint)

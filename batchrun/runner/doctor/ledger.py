@@ -5,6 +5,7 @@ from pathlib import Path
 
 from batchrun.errors import BatchrunError, LedgerFault
 from batchrun.ledger.engines import (
+    file_of,
     has_wal_reset_bug,
     network_file_system,
     parse_url,
@@ -47,8 +48,8 @@ def ledger_check(address: str, *, home: Path, has_broker: bool) -> Check:
     def look(notes: Notes) -> None:
         url = parse_url(address)
         try:
-            if url.get_backend_name() == "sqlite":
-                _look_at_file(notes, address, Path(str(url.database)), has_broker=has_broker)
+            if file := file_of(url):
+                _look_at_file(notes, address, file, has_broker=has_broker)
             else:
                 _look_at_server(notes, address, home.absolute())
         except LedgerFault as fault:

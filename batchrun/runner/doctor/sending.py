@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from batchrun.core.line import RESPONSES, TOKEN_LIMITS, row_body
 from batchrun.core.outcome import CAUSES, Charge, Evidence
 from batchrun.core.request import Defaults, Request, build_request
 from batchrun.core.spec import JobSpec
@@ -18,14 +19,7 @@ from batchrun.runner.doctor.finding import Check, Notes
 WORDS = "Say yes."
 LIMIT_S = 30.0  # a model that sleeps must first be woken
 LEAST_OUTPUT_TOKENS = 16  # of the Responses API; the others take 1
-LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 SEVERAL = ("n", "best_of")
-BODIES: dict[str, Any] = {
-    "/v1/chat/completions": {"messages": [{"role": "user", "content": WORDS}]},
-    "/v1/completions": {"prompt": WORDS},
-    "/v1/embeddings": {"input": WORDS},
-    "/v1/responses": {"input": WORDS},
-}
 
 
 def sending_check(spec: JobSpec, *, base_url: str, key: str) -> Check:
@@ -41,12 +35,12 @@ def sending_check(spec: JobSpec, *, base_url: str, key: str) -> Check:
 
 def tiny_request(spec: JobSpec) -> Request:
     """Make the request: the job's model and params, a fixed prompt of two words, one token of answer."""
-    least = LEAST_OUTPUT_TOKENS if spec.endpoint == "/v1/responses" else 1
+    least = LEAST_OUTPUT_TOKENS if spec.endpoint == RESPONSES else 1
     params: Mapping[str, Any] = {
-        name: least if name in LIMITS else value for name, value in spec.params.items() if name not in SEVERAL
+        name: least if name in TOKEN_LIMITS else value for name, value in spec.params.items() if name not in SEVERAL
     }
     defaults = replace(Defaults.of(spec), max_tokens=least, params=params, system=None, prompt_template=None)
-    return build_request(BODIES[spec.endpoint], defaults)
+    return build_request(row_body(WORDS, endpoint=spec.endpoint), defaults)
 
 
 async def _send(request: Request, spec: JobSpec, base_url: str, key: str) -> Evidence:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from batchrun.errors import LedgerFault, UsageFault
 
 BUSY_TIMEOUT_S = 30.0
+IDLE_TRANSACTION_S = 20.0  # then Postgres takes back what a process that says nothing has locked
 MOUNTS = Path("/proc/self/mounts")
 # The beginnings of their types. What a fuse program does not say of itself cannot be known.
 NETWORK_FILE_SYSTEMS = (
@@ -193,7 +194,10 @@ def set_journal(cursor: Any, mode: str, patience_s: float) -> str:
 def _open_postgres(url: URL) -> Engine:
     # What the server or the role sets by default does not hold here; what the user set in the address does.
     given = url.query.get("options", "")
-    options = f"{given if isinstance(given, str) else ' '.join(given)} -c synchronous_commit=on -c timezone=UTC"
+    said = given if isinstance(given, str) else " ".join(given)
+    # A process that is stopped in the middle of a transaction holds its locks: everybody else would wait for it.
+    patience = f"-c idle_in_transaction_session_timeout={int(IDLE_TRANSACTION_S * 1000)}"
+    options = f"{patience} {said} -c synchronous_commit=on -c timezone=UTC"
     try:
         return create_engine(
             url.difference_update_query(["options"]),

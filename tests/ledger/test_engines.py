@@ -24,6 +24,7 @@ from batchrun.ledger.engines import (
     sqlite_module,
     version_of,
 )
+from batchrun.ledger.guards import lock_jobs
 from batchrun.ledger.inspection import inspect_ledger, upgrade_ledger
 from batchrun.ledger.ledger import Ledger, storable
 from tests.ledger.desk import Desk, forks, on_postgres, on_sqlite
@@ -374,6 +375,22 @@ def test_an_odd_file_name_is_taken_as_it_is(tmp_path: Path) -> None:
     ledger = Ledger(str(tmp_path / "odd ?a=b#c%20.db"), folder=tmp_path)
     ledger.close()
     assert (tmp_path / "odd ?a=b#c%20.db").exists()
+
+
+@on_postgres
+def test_a_process_that_stands_still_in_a_transaction_locks_nobody_out_for_good(address: str, tmp_path: Path) -> None:
+    impatient = f"{address}?options=-c%20idle_in_transaction_session_timeout%3D300"
+    still, other = Ledger(impatient, folder=tmp_path), Ledger(address, folder=tmp_path)
+    desk = Desk.open(other, 1)
+    with still.engine.connect().execution_options(is_write=True) as stopped:
+        stopped.begin()
+        lock_jobs(stopped, [desk.job_id])
+        assert len(desk.claim()) == 1, "its lock was taken back"
+        stopped.invalidate()
+    with other.read() as connection:
+        assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == "20s"
+    still.close()
+    other.close()
 
 
 def test_where_a_ledger_is_is_said_without_its_password(ledger: Ledger) -> None:

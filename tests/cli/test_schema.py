@@ -15,19 +15,11 @@ from batchrun.core.spec import JobSpec
 from batchrun.core.spec_check import check_spec
 from batchrun.core.spec_schema import spec_schema
 from tests.cli.schema_values import ANYTHING, values_of
+from tests.core.specs import SEVEN
 
 SCHEMA = spec_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
 KEYS = sorted(JobSpec.model_fields)
-SEVEN: dict[str, Any] = {
-    "task_id": "batch-001",
-    "model": "turbo-opt",
-    "input_file": "./inputs/batch_input.jsonl",
-    "output_file": "./outputs/batch_output.jsonl",
-    "max_tokens": 256,
-    "concurrency": 8,
-    "retry_times": 3,
-}
 PRICE = {"input_per_1m_usd": 1, "output_per_1m_usd": "0.6"}
 
 

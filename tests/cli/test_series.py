@@ -13,26 +13,13 @@ from batchrun.cli.series import WORST_FIRST, typed_again, worst
 from batchrun.core.states import ItemState, JobState
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.cli.contract import read_stream
+from tests.core.specs import spec_of
 from tests.lab import Lab, batch_line
 from tests.process.limits import small_files
 from tests.process.steps import until_said
 
 SECRET = "sk-Wq83nVzL0pTr5KyB"
 Scripted = Callable[..., tuple[Lab, ScriptedEndpoint]]
-
-
-def spec_of(name: str, **changes: Any) -> dict[str, Any]:
-    """Return a spec of the job `name` with an input and outputs of its own; None takes a key out."""
-    spec: dict[str, Any] = {
-        "task_id": name,
-        "model": "mock",
-        "input_file": f"inputs/{name}.jsonl",
-        "output_file": f"outputs/{name}.jsonl",
-        "max_tokens": 16,
-        "concurrency": 4,
-        "retry_times": 0,
-    }
-    return {key: value for key, value in (spec | changes).items() if value is not None}
 
 
 def write_all(lab: Lab, *names: str, count: int = 12, **changes: dict[str, Any]) -> None:

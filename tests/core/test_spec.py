@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 from batchrun.core.spec import NOT_YET, JobSpec
 from batchrun.core.spec_check import check_spec
 from batchrun.errors import BadInput
-from tests.core.specs import parse_spec
-
-SEVEN: dict[str, Any] = {
-    "task_id": "batch-001",
-    "model": "turbo-opt",
-    "input_file": "./inputs/batch_input.jsonl",
-    "output_file": "./outputs/batch_output.jsonl",
-    "max_tokens": 256,
-    "concurrency": 8,
-    "retry_times": 3,
-}
+from tests.core.specs import SEVEN, parse_spec
 
 
 def _faults(**changes: Any) -> list[str]:

@@ -113,6 +113,18 @@ class Judge:
         return body
 
 
+def silent_voice(said: list[str]) -> Voice:
+    """Return a voice that writes down what it says, and agrees to everything."""
+    return Voice(
+        watch=lambda progress: None,
+        say=said.append,
+        log=lambda event, **fields: None,
+        show_trial=lambda report: None,
+        go_on=lambda report: True,
+        asks=lambda job: False,
+    )
+
+
 @dataclass
 class Bench:
     """One job of `count` items on a ledger of its own."""
@@ -200,14 +212,7 @@ class Bench:
         )
 
     def session(self) -> Session:
-        voice = Voice(
-            watch=lambda progress: None,
-            say=self.said.append,
-            log=lambda event, **fields: None,
-            show_trial=lambda report: None,
-            go_on=lambda report: True,
-            asks=lambda job: False,
-        )
+        voice = silent_voice(self.said)
         partial = PartialOutput(self.ledger, self.job_id, self.folder / "out.jsonl")
         return Session(
             ledger=self.ledger, job=self.job, worker=self.worker, gear=self.gear(), voice=voice, partial=partial

@@ -13,8 +13,7 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.leases import total_load
 from batchrun.ledger.register import write_items
 from batchrun.runner.crew import Crew
-from batchrun.runner.gear import Voice
-from tests.runner.bench import QUICK, Bench, Endpoint, reply
+from tests.runner.bench import QUICK, Bench, Endpoint, reply, silent_voice
 
 PATIENT = dataclasses.replace(QUICK, idle_claim_s=60.0)  # a worker that waits for hints
 
@@ -55,14 +54,7 @@ class Shift:
 
     def run(self, act: Callable[[Crew], Awaitable[None]], **gear: Any) -> int:
         """Run the worker; when `act` returns it is told to leave. Return its exit code."""
-        voice = Voice(
-            watch=lambda progress: None,
-            say=self.said.append,
-            log=lambda event, **fields: None,
-            show_trial=lambda report: None,
-            go_on=lambda report: True,
-            asks=lambda job: False,
-        )
+        voice = silent_voice(self.said)
 
         async def whole() -> int:
             made = dataclasses.replace(self.bench.gear(), **gear)

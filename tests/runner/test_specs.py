@@ -9,22 +9,8 @@ import pytest
 
 from batchrun.errors import BadInput
 from batchrun.runner.specs import MOST_TOLD, check_specs, read_specs
+from tests.core.specs import spec_of
 from tests.lab import batch_line
-
-
-def spec_of(name: str, **changes: Any) -> dict[str, Any]:
-    """Return a spec of the job `name` with an input and outputs of its own; None takes a key out."""
-    spec: dict[str, Any] = {
-        "task_id": name,
-        "model": "mock",
-        "input_file": f"inputs/{name}.jsonl",
-        "output_file": f"outputs/{name}.jsonl",
-        "max_tokens": 16,
-        "concurrency": 4,
-        "retry_times": 0,
-    }
-    return {key: value for key, value in (spec | changes).items() if value is not None}
-
 
 # -- specs as they are written ----------------------------------------------------------------------------------------
 

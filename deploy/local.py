@@ -200,7 +200,10 @@ def up(site: Site, *, workers: int, slots: int, drain_s: float, postgres_folder:
     write_private(site.folder / "env", "\n".join(lines) + "\n")
     shown = Path(os.path.relpath(site.folder)) / "env"
     print("", f"{shown} holds:", *(f"  {line}" for line in lines), "", sep="\n")
-    print(f"next:  . {shown}", "       batchrun doctor", "       make down", sep="\n", flush=True)
+    endpoint = os.environ.get("OPENAI_BASE_URL")
+    print(f"endpoint  {endpoint}, as this shell has it" if endpoint else "endpoint  none: export OPENAI_BASE_URL first")
+    commands = (f". {shown}", "batchrun doctor", "batchrun submit jobs/job.json", "make down")
+    print("next:  " + "\n       ".join(commands), flush=True)
 
 
 def exports_of(site: Site, known: dict[str, Any]) -> dict[str, str]:
@@ -220,7 +223,15 @@ def down(site: Site, *, drain_s: float) -> None:
         return
     end(site, [one for one in running if is_worker(one)], drain_s=drain_s)
     end(site, [one for one in running if not is_worker(one)], drain_s=STOP_S)
-    say("down", f"the data stay in {os.path.relpath(site.folder)}")
+    say("down", f"the data stay in {os.path.relpath(site.folder)}{_apart(site)}")
+    print("next:  unset BATCHRUN_DB BATCHRUN_BROKER BATCHRUN_HOME   # in the shell that had read its env", flush=True)
+
+
+def _apart(site: Site) -> str:
+    """Name the folder of Postgres where it lies apart: below root's own it could not be read by its user."""
+    known = site.read() or {}
+    apart = known.get("postgres_folder")
+    return f", and Postgres's in {apart}" if apart and not Path(apart).is_relative_to(site.folder) else ""
 
 
 def is_worker(process: Process) -> bool:

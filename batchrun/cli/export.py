@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write here (default: the job's files).",
+    help="Write here (default for jsonl: the job's files).",
 )
 @click.option(
     "--format",

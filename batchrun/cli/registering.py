@@ -1,5 +1,6 @@
 """From a checked spec to a job in the ledger: new, the same again, or with changes that somebody accepts."""
 
+import shlex
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -160,6 +161,7 @@ def registered(context: Context, house: "House", ready: Ready, wish: Wish, worke
         worker=worker,
         spec=plan,
         is_accepted=wish.accept_changes,
+        command=f"batchrun submit {shlex.quote(ready.plan['spec_file'])}",
         otherwise="use another task_id",
     )
 
@@ -173,6 +175,7 @@ def take_changes(
     worker: "Worker",
     spec: dict[str, Any],
     is_accepted: bool,
+    command: str,
     otherwise: str,
 ) -> "Job":
     """Explain what is different in a changed input or in changed parameters, and take it over where that is accepted.
@@ -190,7 +193,7 @@ def take_changes(
         question = f"{changes.answered:,} changed items have answers that were paid for: send, and pay, them again?"
         is_wanted = changes.is_none or (is_accepted and (not changes.answered or ask(context, question)))
         if not is_wanted:
-            raise verbs.refuse_changes(house.ledger, changes, job, otherwise=otherwise)
+            raise verbs.refuse_changes(house.ledger, changes, job, command=command, otherwise=otherwise)
         job, changes = verbs.accept_changes(house.ledger, checked, job, spec=spec)
     restored = f", {changes.restored:,} back from before" if changes.restored else ""
     say(

@@ -67,6 +67,7 @@ def command(
                     worker=worker,
                     spec=dict(before.job.spec),
                     is_accepted=accept_changes,
+                    command=f"batchrun resume {job}",
                     otherwise="--keep-input to go on with the input as it was registered",
                 )
             arrival = perform(context, house, job, worker=worker, wait=not no_wait, prepare=step)

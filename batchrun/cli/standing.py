@@ -129,8 +129,9 @@ def _details(standing: "Standing") -> list[str]:
         lines.append("  nobody works on it now; every answer is in the ledger")
     if standing.has_died:
         lines.append(f"  its process ({standing.performer}) has died; every answer is in the ledger")
-    elif standing.slots:
-        lines.append(f"  performed by workers with {standing.slots} slots, {standing.in_flight} in flight")
+    elif standing.slots and job.state in (JobState.IN_PROGRESS, JobState.CANCELLING):
+        slots = f"{standing.slots} {_plural('slot', standing.slots)}"
+        lines.append(f"  performed by workers with {slots}, {standing.in_flight} in flight")
     elif standing.is_worked_on and standing.holder is not None:
         lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
         lines += _pace(standing)

@@ -160,12 +160,12 @@ class _Drive:
                 f"a process died here: {swept.adopted[job_id]} answers it had received are kept, "
                 f"{swept.in_doubt[job_id]} items are in doubt"
             )
-        if self._prepare is not None:
+        is_tried = self._scope is Scope.TRIAL and self._job().phase == "full"
+        if self._prepare is not None and not is_tried:  # a trial that was made is not made again, and opens nothing
             self._prepare(self._job())
         follow_policy(self._ledger, self._job())
         job = self._job()
         end = None
-        is_tried = self._scope is Scope.TRIAL and job.phase == "full"
         if job.state is JobState.IN_PROGRESS and not is_tried and self._is_unfinished(job):
             end = await self._perform(job)
         return await self._finish(end), end
@@ -215,6 +215,9 @@ class _Drive:
         if why := gate(report, max_failed_share=share, max_cost_pusd=job.max_cost_pusd):
             self._set_verdict(job, "trial", "failed")
             return End(EndKind.TRIPPED, Trip("trial_gate", why, 5))
+        if report.left == 0:  # everything is tried: there is nothing to decide, and nothing to wait for
+            self._set_verdict(job, "full", "passed")
+            return None
         if self._scope is Scope.TRIAL:
             self._set_verdict(job, "full", "passed")
             return End(EndKind.TRIPPED, Trip(TRIAL_ONLY, "the trial passed; submit or resume starts the full run", 0))

@@ -20,7 +20,7 @@ from batchrun.runner.export import Outputs, output_paths
 from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Arrival, Gear, Scope, Voice
 from batchrun.runner.hold import sweep_all, try_to_hold
-from batchrun.runner.onlooker import Onlooker
+from batchrun.runner.onlooker import LONELY_S, Onlooker
 from batchrun.runner.outage import ENDPOINT_DOWN
 from batchrun.runner.signals import listen
 from batchrun.runner.standing import read_standing
@@ -28,7 +28,6 @@ from batchrun.runner.sweep import follow_policy
 from batchrun.runner.trial import TrialReport, report_trial
 
 FOLLOW_S = 0.5
-LONELY_S = 10.0  # without a worker until that is said
 
 
 def hand_over(

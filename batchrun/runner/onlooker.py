@@ -15,6 +15,8 @@ from batchrun.runner.outage import ENDPOINT_DOWN
 from batchrun.runner.progress import Progress, done, spent_of
 from batchrun.runner.tally import Failure
 
+LONELY_S = 10.0  # without a worker until that is said: workers look for jobs a few times a second
+
 
 @dataclass
 class Onlooker:
@@ -23,6 +25,7 @@ class Onlooker:
     ledger: Ledger
     task_id: str
     _forecast: Forecast = field(default_factory=Forecast)
+    _at_work_at: float | None = None  # when somebody was seen at work the last time, or the look began
     _moved: tuple[float, int] | None = None  # since when so many items have been done
 
     def look(self) -> Progress | None:
@@ -54,7 +57,8 @@ class Onlooker:
         failure: Failure | None,
     ) -> Progress:
         now, wall = time.monotonic(), time.time()
-        phase, note = _phase(job, load, wall)
+        self._at_work_at = now if load.wants or self._at_work_at is None else self._at_work_at
+        phase, note = _phase(job, wall, is_lonely=now - self._at_work_at > LONELY_S)
         whole, p95_s = done(counts), percentile(latencies, 95)
         if self._moved is None or self._moved[1] != whole:
             self._moved = (now, whole)
@@ -99,7 +103,7 @@ def _has_stopped(job: Job) -> bool:
     )
 
 
-def _phase(job: Job, load: Load, now: float) -> tuple[str, str | None]:
+def _phase(job: Job, now: float, *, is_lonely: bool) -> tuple[str, str | None]:
     """Return what the job's performer is about, and why it waits."""
     match job.state:
         case JobState.VALIDATING:
@@ -110,7 +114,7 @@ def _phase(job: Job, load: Load, now: float) -> tuple[str, str | None]:
             return "waiting", f"endpoint down: {job.message}"
         case JobState.PAUSED | JobState.CANCELLING:
             return "draining", job.message
-        case _ if not load.wants:
+        case _ if is_lonely:
             return "waiting", "no worker is at work on this job: batchrun worker starts one"
         case _ if job.throttle_until_at is not None and job.throttle_until_at > now:
             return "waiting", "the endpoint asked for a pause"

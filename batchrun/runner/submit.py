@@ -272,10 +272,11 @@ def explain_changes(ledger: Ledger, checked: Checked, job: Job) -> Changes:
         return compare(connection, job.id)
 
 
-def refuse_changes(ledger: Ledger, changes: Changes, job: Job, *, otherwise: str) -> SpecChanged:
+def refuse_changes(ledger: Ledger, changes: Changes, job: Job, *, command: str, otherwise: str) -> SpecChanged:
     """Forget the staged lines and make the error that explains what changed and what to type to go on.
 
     Args:
+        command: accepts the changes when `--accept-changes` is added to it.
         otherwise: what the user can do instead of accepting the changes.
     """
     unstage(ledger, job.id)
@@ -285,7 +286,7 @@ def refuse_changes(ledger: Ledger, changes: Changes, job: Job, *, otherwise: str
     return SpecChanged(
         f"job {job.task_id!r} stands in the ledger with another input or other parameters: {changes.unchanged:,} items "
         f"unchanged, {changes.changed:,} changed, {changes.new:,} new, {changes.removed:,} removed{again}",
-        hint=f"add --accept-changes (unchanged items are kept and not paid again), or {otherwise}",
+        hint=f"{command} --accept-changes (unchanged items are kept and not paid again), or {otherwise}",
     )
 
 

@@ -115,6 +115,32 @@ def test_an_output_that_was_deleted_is_written_again_without_a_request(lab: Lab)
     assert lab.arrivals() == 12
 
 
+def test_a_trial_of_everything_ends_the_job(lab: Lab) -> None:
+    lab.write_input(6)
+    lab.write_spec()
+    run = lab.run("trial", "jobs/job.json")
+    assert run.wait() == 0, run.err
+    assert lab.standing().job.state is JobState.COMPLETED
+    assert f"batchrun resume {TASK}" not in run.out
+    assert_sent_once(lab)
+    assert_outputs_whole(lab, ids(6))
+
+
+def test_a_second_trial_changes_nothing_and_a_changed_one_names_the_command_to_type(lab: Lab) -> None:
+    lab.write_input(20)
+    lab.write_spec()
+    assert lab.run("trial", "jobs/job.json").wait() == 0
+    for command in (("trial", "jobs/job.json"), ("trial", "jobs/job.json", "-n", "12")):
+        assert lab.run(*command).wait() == 0
+        assert (lab.standing().job.state, lab.standing().job.reason) == (JobState.PAUSED, "trial_only")
+    assert lab.arrivals() == 10
+    lab.write_spec(max_tokens=32)
+    refused = lab.run("trial", "jobs/job.json")
+    assert refused.wait() == 2
+    assert "batchrun submit jobs/job.json --accept-changes" in refused.err
+    assert lab.run("submit", "jobs/job.json", "--accept-changes", "-y").wait() == 0
+
+
 @pytest.mark.parametrize(("count", "size"), [(40, 10), (12, 10), (7, 10), (12, 12), (12, 1)])
 def test_a_trial_and_the_full_run_are_one_request_an_item(count: int, size: int, lab: Lab) -> None:
     lab.write_input(count)

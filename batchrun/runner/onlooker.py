@@ -1,6 +1,7 @@
 """How far a job is, seen from another process: by what the ledger and its performer's heartbeat say."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from batchrun.core.states import FINAL_JOB_STATES, ItemState, JobState
@@ -24,6 +25,7 @@ class Onlooker:
 
     ledger: Ledger
     task_id: str
+    monotonic: Callable[[], float] = time.monotonic
     _forecast: Forecast = field(default_factory=Forecast)
     _at_work_at: float | None = None  # when somebody was seen at work the last time, or the look began
     _moved: tuple[float, int] | None = None  # since when so many items have been done
@@ -56,7 +58,7 @@ class Onlooker:
         latencies: list[float],
         failure: Failure | None,
     ) -> Progress:
-        now, wall = time.monotonic(), time.time()
+        now, wall = self.monotonic(), time.time()
         self._at_work_at = now if load.wants or self._at_work_at is None else self._at_work_at
         phase, note = _phase(job, wall, is_lonely=now - self._at_work_at > LONELY_S)
         whole, p95_s = done(counts), percentile(latencies, 95)

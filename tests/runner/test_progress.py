@@ -11,7 +11,7 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.leases import Load, lease
 from batchrun.ledger.liveness import enter
 from batchrun.ledger.reports import count_items, count_trial
-from batchrun.runner.onlooker import Onlooker
+from batchrun.runner.onlooker import LONELY_S, Onlooker
 from batchrun.runner.outage import ENDPOINT_DOWN
 from batchrun.runner.progress import Meter, Progress
 from batchrun.runner.session import Session
@@ -106,8 +106,16 @@ def test_a_shared_job_is_watched_by_what_all_its_workers_do_and_while_it_waits_f
     with bench.ledger.write() as connection:
         job_moves.share(connection, bench.job_id, is_shared=True)
         job_moves.drop(connection, bench.job_id, worker_id=bench.worker.id, active_s=0.0)
-    assert (seen(bench).phase, seen(bench).in_flight) == ("waiting", 0)
-    assert "no worker" in str(seen(bench).note)
+    clock = [0.0]
+    onlooker = Onlooker(bench.ledger, "job", monotonic=lambda: clock[0])
+    moment = onlooker.look()
+    assert moment is not None
+    assert (moment.phase, moment.note, moment.in_flight) == ("running", None, 0)  # a worker may be about to take it
+    clock[0] = LONELY_S + 1
+    moment = onlooker.look()
+    assert moment is not None
+    assert (moment.phase, moment.in_flight) == ("waiting", 0)
+    assert "no worker" in str(moment.note)
     other = enter(bench.ledger, name="other", now=1.0)
     with bench.ledger.write() as connection:
         for worker, in_flight in ((bench.worker, 1), (other, 2)):

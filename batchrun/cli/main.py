@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from types import FrameType
@@ -99,6 +100,15 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+def _deliver_again(swallowed: "sys.UnraisableHookArgs") -> None:
+    """Send a stop once more that was raised in a destructor or a weak reference's callback, where Python drops it."""
+    if not issubclass(swallowed.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(swallowed)
+        return
+    number = signal.SIGTERM if issubclass(swallowed.exc_type, Terminated) else signal.SIGINT
+    threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+
+
 def _stopped(context: Context, stop: BaseException) -> int:
     exit_code = 143 if isinstance(stop, Terminated) or isinstance(stop.__cause__, Terminated) else 130
     if context.json:
@@ -134,6 +144,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code (UX.md). Deliberate errors are said in words, never as a traceback."""
     logging.basicConfig(level=logging.WARNING, handlers=[logging.NullHandler()])
     signal.signal(signal.SIGTERM, _terminate)
+    sys.unraisablehook = _deliver_again
     context = Context.of(arguments)
     try:
         code = cli.main(list(arguments), prog_name="batchrun", standalone_mode=False, obj=context)

@@ -146,7 +146,7 @@ class Run:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
 
-    def wait(self, timeout_s: float = 40.0) -> int:
+    def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for its end and return its exit code; -9 for a killed one.
 
         Raises:
@@ -250,7 +250,7 @@ class Lab:
     def run(
         self,
         *arguments: str,
-        timeout_s: float = 40.0,
+        timeout_s: float = 60.0,
         env: Mapping[str, str] | None = None,
         before: Callable[[], None] | None = None,
     ) -> Run:
@@ -288,7 +288,7 @@ class Lab:
         """Count the requests that the endpoint has seen so far; cheap enough to poll."""
         return self.log.read_bytes().count(b'"ev":"arrive"') if self.log is not None and self.log.exists() else 0
 
-    def await_arrivals(self, count: int, *, run: Run, timeout_s: float = 30.0) -> None:
+    def await_arrivals(self, count: int, *, run: Run, timeout_s: float = 60.0) -> None:
         """Wait until the endpoint has seen `count` requests, or the run has ended."""
         deadline = time.monotonic() + timeout_s
         while self.arrivals() < count and run.process.is_alive():

@@ -17,6 +17,7 @@ from tests.lab import Lab, Run, assert_accounts_agree
 
 Seen = TypeVar("Seen")
 TASK = "batch-001"
+PATIENCE_S = 50.0  # for what takes a second or two where nothing else runs
 
 
 def ids(count: int, prefix: str = "a") -> list[str]:
@@ -24,7 +25,7 @@ def ids(count: int, prefix: str = "a") -> list[str]:
     return [f"{prefix}{number:05d}" for number in range(count)]
 
 
-def until(look: Callable[[], Seen], what: str, *, timeout_s: float = 20.0) -> Seen:
+def until(look: Callable[[], Seen], what: str, *, timeout_s: float = PATIENCE_S) -> Seen:
     """Look again and again until something is to be seen, and return it."""
     deadline = time.monotonic() + timeout_s
     while not (seen := look()):
@@ -43,7 +44,9 @@ def standing_or_none(lab: Lab, task_id: str = TASK) -> Standing | None:
         return None
 
 
-def until_standing(lab: Lab, holds: Callable[[Standing], bool], what: str, *, timeout_s: float = 20.0) -> Standing:
+def until_standing(
+    lab: Lab, holds: Callable[[Standing], bool], what: str, *, timeout_s: float = PATIENCE_S
+) -> Standing:
     """Wait until the ledger says something of the job."""
 
     def look() -> Standing | None:
@@ -53,7 +56,7 @@ def until_standing(lab: Lab, holds: Callable[[Standing], bool], what: str, *, ti
     return until(look, what, timeout_s=timeout_s)
 
 
-def until_said(run: Run, words: str, *, timeout_s: float = 20.0) -> None:
+def until_said(run: Run, words: str, *, timeout_s: float = PATIENCE_S) -> None:
     """Wait until a process has said something on stderr; one that ends without it fails the test."""
 
     def look() -> bool:

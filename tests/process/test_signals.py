@@ -253,7 +253,7 @@ def test_a_stopped_performer_on_another_host_loses_its_job_and_its_late_answers_
     make_lab: Callable[..., Lab],
 ) -> None:
     lab = _lab(make_lab, latency_ms=150)
-    quick = {"BATCHRUN_DEAD_AFTER_S": "2.4", "BATCHRUN_HEARTBEAT_S": "0.2"}
+    quick = {"BATCHRUN_DEAD_AFTER_S": "4", "BATCHRUN_HEARTBEAT_S": "0.2"}
     run = lab.start(*SUBMIT, env=quick)
     lab.await_arrivals(2 * CONCURRENCY, run=run)
     run.kill(signal.SIGSTOP)

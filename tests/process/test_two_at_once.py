@@ -63,6 +63,7 @@ def test_one_of_several_resumes_performs_and_one_takes_over_when_it_is_killed(cr
 
 
 def test_the_job_survives_the_death_of_one_performer_after_the_other(lab: Lab) -> None:
+    lab.write_input(3 * COUNT)
     runs = [lab.start("submit", "jobs/job.json", "--no-trial")]
     lab.await_arrivals(10, run=runs[0])
     runs += [lab.start(*RESUME) for _ in range(3)]
@@ -77,13 +78,14 @@ def test_the_job_survives_the_death_of_one_performer_after_the_other(lab: Lab) -
         living = [run for run in living if run is not performer]
         kills += 1
     assert living[0].wait() in (0, 6), living[0].err
-    assert_settled(lab, count=COUNT, doubts_at_most=kills * DOUBTS_A_KILL, concurrency=CONCURRENCY)
+    assert_settled(lab, count=3 * COUNT, doubts_at_most=kills * DOUBTS_A_KILL, concurrency=CONCURRENCY)
     assert_sent_once(lab)
 
 
 def test_no_wait_exits_9_and_says_who_performs_the_job_and_since_when(lab: Lab) -> None:
     performer = lab.start("submit", "jobs/job.json", "--no-trial")
     lab.await_arrivals(10, run=performer)
+    performer.kill(signal.SIGSTOP)  # so that the job is not over before it was asked for
     for command in (("resume", TASK, "--no-wait"), ("submit", "jobs/job.json", "--no-wait")):
         refused = lab.run(*command)
         assert refused.wait() == 9
@@ -92,6 +94,7 @@ def test_no_wait_exits_9_and_says_who_performs_the_job_and_since_when(lab: Lab) 
         assert (error["kind"], error["exit_code"]) == ("job_busy", 9)
         assert str(performer.process.pid) in error["message"]
         assert error["hint"] == f"batchrun status {TASK} -w"
+    performer.kill(signal.SIGCONT)
     assert performer.wait() == 0
     assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
     assert_sent_once(lab)

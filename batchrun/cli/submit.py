@@ -56,6 +56,8 @@ def submit(context: Context, specs: "Sequence[Path]", wish: "Wish") -> int:
 
     with Live(context) as live:
         found = check_specs(specs, skip_invalid=wish.skip_invalid, watch=partial(show_checking, live))
+    for warning in (warning for spec in found for warning in spec.checked.warnings):
+        say(context, f"warn  {warning}\n      hint: {warning.hint}")
     if wish.max_cost is not None:
         refuse_limit_without_price(found)
     settings = context.settings()

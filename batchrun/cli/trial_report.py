@@ -23,7 +23,7 @@ def trial_text(report: "TrialReport", *, columns: int = COLUMNS) -> list[str]:
         *_counts(report),
         *_times(report),
         *_endings(report.answers),
-        *[_sample(sample, columns) for sample in report.answers.samples],
+        *[line for sample in report.answers.samples for line in _sample(sample, columns)],
         *_causes(report),
         *_costs(report),
         *_projected(report),
@@ -77,12 +77,17 @@ def _endings(answers: "Answers") -> Iterator[str]:
         yield f"  answers   {answers.of}: {', '.join(shown) or 'none is cut, empty, refused or like another'}"
 
 
-def _sample(sample: "Sample", columns: int) -> str:
+def _sample(sample: "Sample", columns: int) -> Iterator[str]:
+    """Yield what was asked, and under it what was answered: a template that fills in nothing is seen at a glance."""
     told = sample.finish_reason in ("stop", None)
     reason = "" if told else f"  (finish_reason {clip(one_line(sample.finish_reason or ''), 20)})"
-    head = f"  sample    {clip(one_line(sample.custom_id), columns // 3)}  "
-    room = max(NARROWEST, columns - columns_taken(head) - columns_taken(reason))
-    return head + clip(one_line(sample.words), room) + reason
+    name = clip(one_line(sample.custom_id), columns // 3)
+    head = f"  sample    {name}  "
+    room = columns - columns_taken(head)
+    if prompt := one_line(sample.prompt):
+        yield head + clip(prompt, max(NARROWEST, room))
+        head = f"  {'':<10}{'':<{columns_taken(name)}}  "
+    yield head + "-> " + clip(one_line(sample.words), max(NARROWEST, room - 3 - columns_taken(reason))) + reason
 
 
 def _causes(report: "TrialReport") -> Iterator[str]:
@@ -208,7 +213,7 @@ def _answers_json(answers: "Answers") -> dict[str, Any]:
         "not_json": answers.not_json,
         "dimensions": sorted(answers.dimensions),
         "samples": [
-            {"custom_id": one.custom_id, "text": one.words, "finish_reason": one.finish_reason}
+            {"custom_id": one.custom_id, "prompt": one.prompt, "text": one.words, "finish_reason": one.finish_reason}
             for one in answers.samples
         ],
     }

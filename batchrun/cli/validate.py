@@ -1,15 +1,24 @@
 """`batchrun validate`."""
 
 import shlex
+import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.live import Live, show_checking
-from batchrun.cli.say import emit
+from batchrun.cli.say import columns_of, emit, put
+from batchrun.core.printable import clip, one_line
+
+if TYPE_CHECKING:
+    from batchrun.runner.specs import Found
+
+COLUMNS = 100  # of a prompt, where no terminal says how wide it is
 
 
 @make_command("batchrun validate jobs/job.json")
@@ -27,16 +36,35 @@ def command(context: Context, specs: tuple[Path, ...], max_errors: int) -> int:
     with Live(context) as live:
         found = check_specs(specs, max_faults=max_errors, watch=partial(show_checking, live))
     for spec in found:
-        seen = spec.checked.survey
         if context.json:
-            values = {"spec": spec.where, "items": seen.items, "bytes": seen.size_bytes, "input_digest": seen.sha256}
-            emit("validation", values)
+            emit("validation", _json(spec))
             continue
-        click.echo(f"ok  spec   {spec.where}")
-        click.echo(f"ok  input  {seen.items:,} items, ids unique, {_size(seen.size_bytes)}")
+        for line in _lines(spec, columns=columns_of(sys.stdout) or COLUMNS):
+            put(line)
     if not context.json:
-        click.echo(f"next:  batchrun submit {shlex.join(map(str, specs))}")
+        put(f"next:  batchrun submit {shlex.join(map(str, specs))}")
     return 0
+
+
+def _lines(spec: "Found", *, columns: int) -> Iterator[str]:
+    seen = spec.checked.survey
+    noun = "item" if seen.items == 1 else "items"
+    yield f"ok  spec   {spec.where}"
+    yield f"ok  input  {seen.items:,} {noun}, ids unique, {_size(seen.size_bytes)}"
+    if seen.first is not None:
+        head = f"    asks   line {seen.first.line_no}: "
+        yield head + clip(one_line(seen.first.words) or "(nothing that can be shown)", columns - len(head))
+    for warning in spec.checked.warnings:
+        yield f"warn  {warning}"
+        yield f"      hint: {warning.hint}"
+
+
+def _json(spec: "Found") -> dict[str, Any]:
+    seen = spec.checked.survey
+    values = {"spec": spec.where, "items": seen.items, "bytes": seen.size_bytes, "input_digest": seen.sha256}
+    first = None if seen.first is None else {"line_no": seen.first.line_no, "prompt": seen.first.words}
+    warnings = [{"where": one.where, "what": one.what, "hint": one.hint} for one in spec.checked.warnings]
+    return {**values, "first": first, "warnings": warnings}
 
 
 def _size(size_bytes: int) -> str:

@@ -1,10 +1,10 @@
 """What one input line may be: an OpenAI Batch line, a bare body, or a row for a template; all else is refused."""
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
 from batchrun.core.spec import ENDPOINT_PATHS
+from batchrun.core.variables import IDS, example_variable
 from batchrun.core.wording import clipped, kind, shown
 
 CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES = ENDPOINT_PATHS
@@ -14,9 +14,7 @@ TOKEN_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # f
 _HOMES = {"messages": f'"{CHAT}"', "prompt": f'"{COMPLETIONS}"', "input": f'"{EMBEDDINGS}" (or "{RESPONSES}")'}
 _WANTED = "fields wanted: custom_id, method, url, body; or messages, prompt or input"
 _FOREIGN = {"request": "Gemini", "params": "Anthropic", "modelInput": "Bedrock"}
-_IDS = ("custom_id", "id")
 _ID_CHARS = 500
-_LIKE_PROMPTS = ("prompt", "question", "text", "instruction", "input", "content", "query")
 _OPTIONS = ("model", *TOKEN_LIMITS, "temperature", "top_p", "seed", "stop", "n", "tools", "response_format")
 # Fields of the body that would be lost without a word if they stood beside it.
 _BODY_FIELDS = frozenset({*NEEDED_FIELD.values(), *_OPTIONS})
@@ -87,7 +85,7 @@ def own_path(line: dict[str, Any]) -> str | None:
         return url if isinstance(url, str) and url in NEEDED_FIELD else _path_for(body) or CHAT
     if isinstance(line.get("messages"), list):
         return CHAT
-    is_request = not line.keys().isdisjoint(_OF_REQUESTS) and line.keys() <= _OF_REQUESTS | {*_HOMES, *_IDS}
+    is_request = not line.keys().isdisjoint(_OF_REQUESTS) and line.keys() <= _OF_REQUESTS | {*_HOMES, *IDS}
     return _path_for(line) if is_request else None
 
 
@@ -113,16 +111,9 @@ def row_body(prompt: str, *, endpoint: str) -> dict[str, Any]:
     return {field: [{"role": "user", "content": prompt}] if endpoint == CHAT else prompt}
 
 
-def example_field(names: Iterable[str]) -> str:
-    """Return the field that a first template would name: the one called like a prompt, else the first."""
-    fields = [name for name in names if name not in _IDS and name.isidentifier()]
-    likely = [name for word in _LIKE_PROMPTS for name in fields if word in name.lower()]
-    return next(iter([*likely, *fields]), "field")
-
-
 def _without_id(line: dict[str, Any]) -> dict[str, Any]:
     if "custom_id" in line or "id" in line:
-        return {name: value for name, value in line.items() if name not in _IDS}
+        return {name: value for name, value in line.items() if name not in IDS}
     return line
 
 
@@ -224,7 +215,7 @@ def _no_request(line: dict[str, Any]) -> LineFault:
             return LineFault(what, "rewrite the file as OpenAI Batch lines")
     hint = "write one whole request a line"
     if line:
-        hint += f'; for rows of data add "prompt_template" to the spec, such as "{{{{ {example_field(line)} }}}}"'
+        hint += f'; for rows of data add "prompt_template" to the spec, such as "{example_variable(line)}"'
     return LineFault(f"holds no request (fields found: {found}; {_WANTED})", hint)
 
 

@@ -16,12 +16,25 @@ def read_request(body: bytes) -> dict[str, Any]:
 
 def prompt_words(request: dict[str, Any]) -> str:
     """Return what the request asks last: the last message with its role, or the prompt, or the input; "" of nothing."""
-    messages = request.get("messages", request.get("input"))
-    if isinstance(messages, list) and messages and isinstance(messages[-1], dict):
-        last = messages[-1]
-        before = f" (and {len(messages) - 1} before)" if len(messages) > 1 else ""
-        return f"{last.get('role') or last.get('type') or 'message'}{before}: {_words(last.get('content'))}"
+    if last := _last_message(request):
+        count = len(request.get("messages", request.get("input", ()))) - 1
+        before = f" (and {count} before)" if count else ""
+        return f"{last.get('role') or last.get('type') or 'message'}{before}: {asked_words(request)}"
+    return asked_words(request)
+
+
+def asked_words(request: dict[str, Any]) -> str:
+    """Return the same without the role."""
+    if last := _last_message(request):
+        return _words(last.get("content"))
     return _words(request.get("prompt", request.get("input")))
+
+
+def _last_message(request: dict[str, Any]) -> dict[str, Any] | None:
+    messages = request.get("messages", request.get("input"))
+    if not isinstance(messages, list) or not messages or not isinstance(messages[-1], dict):
+        return None
+    return messages[-1]
 
 
 def limits_words(request: dict[str, Any]) -> str:

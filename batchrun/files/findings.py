@@ -1,7 +1,17 @@
 """What is told of the faults of a file: the first ones and the total, or one sentence when all lines have the same."""
 
+from typing import NamedTuple
+
 from batchrun.core.line import LineFault
 from batchrun.errors import Fault
+
+
+class Glimpse(NamedTuple):
+    """What the first item will ask, to be looked at."""
+
+    line_no: int
+    custom_id: str | None  # None: it has none of its own
+    words: str  # of others: not fit for a terminal as it is; cut
 
 
 class Findings:
@@ -10,6 +20,7 @@ class Findings:
     def __init__(self, max_faults: int) -> None:
         self.items = 0
         self.rejected = 0
+        self.first: Glimpse | None = None  # of the first item that can be sent
         self._max_faults = max_faults
         self._first: list[Fault] = []
         self._what: str | None = None  # what is wrong with every faulty line so far, while it is one thing

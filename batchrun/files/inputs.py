@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from batchrun.core.line import LineFault
 from batchrun.core.request import Defaults, Draft, Request
+from batchrun.core.request_view import asked_words
 from batchrun.errors import BadInput, Fault
 from batchrun.files.digests import Keys
-from batchrun.files.findings import Findings
+from batchrun.files.findings import Findings, Glimpse
 from batchrun.files.names import Census, Names, stand_in_id
 from batchrun.files.reading import Reading, opened_input
 
+GLIMPSE_CHARS = 2_000  # of the first prompt
 Watch = Callable[[int, int], object]  # how much is done, of how much
 
 
@@ -50,6 +52,8 @@ class Survey:
     repeated: Keys = field(repr=False)  # content keys of more than one line without an id
     repeated_ids: Keys = field(repr=False)  # keys of ids that may stand on more than one line
     skip_invalid: bool
+    first: Glimpse | None = None
+    names: tuple[str, ...] = ()  # the fields of the first rows, where the lines are rows
 
     def check(self) -> None:
         """Raise BadInput when the job must not start: a faulty line that is not skipped, or nothing to send."""
@@ -100,6 +104,8 @@ def survey(
         repeated=contents,
         repeated_ids=ids,
         skip_invalid=skip_invalid,
+        first=findings.first,
+        names=tuple(reading.names),
     )
 
 
@@ -153,6 +159,8 @@ def _first_look(reading: Iterable[tuple[int, Draft | LineFault]], census: Census
             findings.add_fault(line_no, found)
             census.add_id(found.custom_id or stand_in_id(line_no))
         else:
+            if not findings.items:
+                findings.first = _glimpse(line_no, found)
             findings.items += 1
             if found.custom_id is None:
                 census.add_content(found.content_key)
@@ -169,12 +177,19 @@ def _second_look(
     for line_no, found in reading:
         custom_id, fault = names.settle(found, line_no)
         if fault is None:
+            if not findings.items and isinstance(found, Draft):
+                findings.first = _glimpse(line_no, found)
             findings.items += 1
             continue
         findings.add_fault(line_no, fault)
         if not isinstance(found, LineFault) or found.custom_id not in (None, custom_id):
             census.add_id(stand_in_id(line_no))  # its own id is another line's: the first look could not know
     return findings
+
+
+def _glimpse(line_no: int, draft: Draft) -> Glimpse:
+    asked = draft.added if draft.is_row else {**draft.body, **draft.added}
+    return Glimpse(line_no, draft.custom_id, asked_words(asked)[:GLIMPSE_CHARS])
 
 
 def _nothing_in(reading: Reading, findings: Findings) -> LineFault | None:

@@ -7,8 +7,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from batchrun.core.line import LineFault, example_field, is_row
+from batchrun.core.line import LineFault, is_row
 from batchrun.core.request import Defaults, Draft, draft_request, draft_row
+from batchrun.core.variables import example_variable
 from batchrun.core.wording import clipped, quoted
 from batchrun.errors import BadInput, Fault
 from batchrun.files.json_faults import Unfinished
@@ -20,6 +21,7 @@ from batchrun.files.template import Template
 
 _LIKE_PRETTY = (b" ", b"\t", b"}", b"]", b'"')  # how the lines of an object go on that was written over several
 _COMPACT = "write one object a line: jq -c . OLD > NEW"
+LOOKED_AT = 100  # rows whose fields are noted
 _ELEMENTS = "write one object a line: jq -c '.[]' OLD > NEW"
 
 
@@ -48,6 +50,8 @@ class Reading:
         self._template = None if defaults.prompt_template is None else Template.of(defaults.prompt_template)
         self._is_thorough = is_thorough  # look for names that stand twice: needless where all lines were found good
         self.line_count = 0
+        self.names: dict[str, None] = {}  # the fields of the first rows, in their order
+        self._rows_seen = 0
         # Set when the file as a whole cannot be read; what was yielded is then void.
         self.file_fault: LineFault | None = None
 
@@ -90,7 +94,7 @@ class Reading:
         try:
             line = parse_line(raw)
             if self._template is not None and is_row(line):
-                draft = draft_row(line, self._template.render, self._defaults)
+                draft = self._draft_row(line, self._template)
             else:
                 draft = draft_request(line, self._defaults)
             if self._is_thorough:
@@ -108,14 +112,20 @@ class Reading:
             return record
         assert self._template is not None  # only tables have rows
         try:
-            return draft_row(record, self._template.render, self._defaults)
+            return self._draft_row(record, self._template)
         except LineFault as fault:
             return fault
+
+    def _draft_row(self, row: dict[str, Any], template: Template) -> Draft:
+        if self._rows_seen < LOOKED_AT:
+            self._rows_seen += 1
+            self.names |= dict.fromkeys(row)
+        return draft_row(row, template.render, self._defaults)
 
 
 def _no_template(columns: list[str]) -> LineFault:
     names = clipped(", ".join(name for name in columns if name))
-    hint = f'add "prompt_template" to the spec, such as "{{{{ {example_field(columns)} }}}}"'
+    hint = f'add "prompt_template" to the spec, such as "{example_variable(columns)}"'
     return LineFault(f"is a table (columns: {names}), and the spec has no prompt_template", hint)
 
 

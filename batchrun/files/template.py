@@ -12,18 +12,23 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from batchrun.core.line import LineFault
+from batchrun.core.variables import variable
 from batchrun.core.wording import clipped, quoted
 
 _OTHERWISE = "write it into the row, or name in prompt_template what the row has"
+_ODD_NAMES = "names that are no single word are written so"
+_EXPRESSION = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
+_ODD_NAME = re.compile(r"(?!.*\b(?:if|else|and|or|not|in|is)\b)\w+(?:[ .\-/#?]+\w+)*[#?%$]?")
 _UNDEFINED = re.compile(r"'([^']+)' is undefined")
 
 
 class TemplateFault(Exception):
     """A text that is no template; `line_no` counts within the text, from 1."""
 
-    def __init__(self, what: str, line_no: int) -> None:
+    def __init__(self, what: str, line_no: int, hint: str) -> None:
         super().__init__(what)
         self.line_no = line_no
+        self.hint = hint
 
 
 class _Null(Exception):
@@ -47,9 +52,9 @@ class Template:
             self._template = environment.from_string(source)
             self.names = frozenset(find_undeclared_variables(environment.parse(source)))
         except TemplateSyntaxError as error:
-            raise TemplateFault(str(error.message), error.lineno) from None
+            raise TemplateFault(str(error.message), error.lineno, _way_out(source)) from None
         except (RecursionError, ArithmeticError, ValueError, MemoryError) as error:
-            raise TemplateFault(f"it cannot be compiled: {type(error).__name__}", 1) from None
+            raise TemplateFault(f"it cannot be compiled: {type(error).__name__}", 1, "make it simpler") from None
 
     @classmethod
     def of(cls, source: str) -> "Template":
@@ -82,8 +87,8 @@ class Template:
     def _null(self, row: Mapping[str, Any]) -> LineFault:
         names = [name for name in sorted(self.names) if name in row and row[name] is None]
         what = f"field {quoted(names[0])} is null" if names else "a value that prompt_template writes is null"
-        name = names[0] if names and names[0].isidentifier() else "field"
-        return LineFault(what, f"fill it in, or write {{{{ {name} or '' }}}} in prompt_template")
+        value = variable(names[0] if names else "field")[3:-3]
+        return LineFault(what, f"fill it in, or write {{{{ {value} or '' }}}} in prompt_template")
 
 
 @lru_cache(maxsize=16)
@@ -105,6 +110,19 @@ def _missing(message: str, row: Mapping[str, Any]) -> LineFault:
     found = clipped(", ".join(row)) or "none"
     if name := _UNDEFINED.search(message):
         what = f"has no field {quoted(name[1])}, which prompt_template uses (fields found: {found})"
-        close = difflib.get_close_matches(name[1], row, n=1, cutoff=0.6)
-        return LineFault(what, f"did you mean {quoted(close[0])}?" if close else _OTHERWISE)
+        return LineFault(what, _meant(name[1], row) or _OTHERWISE)
     return LineFault(f"does not fit prompt_template: {clipped(message)} (fields found: {found})", _OTHERWISE)
+
+
+def _meant(name: str, row: Mapping[str, Any]) -> str | None:
+    """Say which field may be meant: one of a similar name, or one of several words, of which a template read one."""
+    if close := difflib.get_close_matches(name, row, n=1, cutoff=0.6):
+        return f"did you mean {variable(close[0])}?"
+    around = (one for one in row if not one.isidentifier() and name in re.split(r"\W+", one))
+    return next((f"did you mean {variable(one)}? {_ODD_NAMES}" for one in around), None)
+
+
+def _way_out(source: str) -> str:
+    """Say what to do about a text that is no template, where it seems to name a field of several words."""
+    odd = next((match[1] for match in _EXPRESSION.finditer(source) if _ODD_NAME.fullmatch(match[1])), None)
+    return f"did you mean {variable(odd)}? {_ODD_NAMES}" if odd else "see docs/inputs.md; braces as text: {{ '{{' }}"

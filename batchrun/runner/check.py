@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 from batchrun.core.request import Defaults
 from batchrun.core.spec import COMPLETIONS_PATH, ENDPOINT_PATHS, JobSpec
 from batchrun.core.spec_check import check_spec, place
+from batchrun.core.variables import example_variable
+from batchrun.core.wording import clipped
 from batchrun.errors import BadInput, Fault, SpecNotFound, UsageFault
 from batchrun.files.inputs import Survey, Watch, survey
+from batchrun.files.literals import literal_warnings
 from batchrun.files.paths import check_paths, default_error_file
 from batchrun.files.template import Template, TemplateFault
 from batchrun.ledger.jobs import Job
@@ -28,6 +32,7 @@ class Checked:
     input: Path
     output: Path
     errors: Path
+    warnings: tuple[Fault, ...] = ()  # what is allowed, and hardly meant
 
 
 def read_spec_text(path: Path) -> str:
@@ -141,7 +146,8 @@ def check_text(
     assert output is not None
     assert errors is not None
     assert seen is not None
-    return Checked(spec, defaults, seen, source.absolute(), output.absolute(), errors.absolute())
+    warnings = tuple(_warnings(spec, seen, where, text))
+    return Checked(spec, defaults, seen, source.absolute(), output.absolute(), errors.absolute(), warnings)
 
 
 _FILES = ("input_file", "output_file", "error_file")
@@ -155,8 +161,29 @@ def _template_fault(source: object, where: str, text: str) -> list[Fault]:
     except TemplateFault as error:
         what = f"'prompt_template' is no template: {error}"
         what += f" (its line {error.line_no})" if "\n" in source else ""
-        return [Fault(place(where, text, "prompt_template"), what, "see docs/job-spec.md; braces as text: {{ '{{' }}")]
+        return [Fault(place(where, text, "prompt_template"), what, error.hint)]
     return []
+
+
+def _warnings(spec: JobSpec, seen: Survey, where: str, text: str) -> Iterator[Fault]:
+    """Warn of texts that would reach the model otherwise than they look."""
+    at = place(where, text, "prompt_template")
+    literals = list(
+        literal_warnings(
+            seen.names,
+            template=spec.prompt_template,
+            system=spec.system,
+            at_template=at,
+            at_system=place(where, text, "system"),
+        )
+    )
+    yield from literals
+    if spec.prompt_template is None or not seen.names or any(one.where == at for one in literals):
+        return
+    if Template.of(spec.prompt_template).names.isdisjoint({"row", *seen.names}):
+        found = clipped(", ".join(seen.names))
+        what = f"'prompt_template' names no field of the rows (they have: {found}): every prompt is the same"
+        yield Fault(at, what, f"write {example_variable(seen.names)} into it, say")
 
 
 def _stand_in(raw: dict[str, Any]) -> Defaults:

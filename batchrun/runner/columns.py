@@ -7,17 +7,15 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from batchrun.core.line import CHAT, LineFault, own_path, read_call
+from batchrun.core.variables import IDS, variable
 from batchrun.errors import BadInput, Fault
 from batchrun.files.sources import peek
 
 LOOKED_AT = 20  # rows
 _TABLES = (".csv", ".tsv", ".parquet")
-_IDS = ("custom_id", "id")
 # What columns that hold a prompt are called, the likeliest first, and what those are called that hold an answer.
 _PROMPTS = ("prompt", "question", "instruction", "text", "input", "content", "query", "message", "body", "description")
 _ANSWERS = ("answer", "output", "response", "completion", "label", "target", "reference", "expected", "category")
-# Words that a template takes for its own.
-_NO_VARIABLE = frozenset({"row", "and", "or", "not", "in", "is", "if", "else", "true", "false", "none"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,7 @@ class Look:
     @property
     def prompt_template(self) -> str | None:
         """The template that makes a prompt of the column; None where the lines are requests."""
-        if self.column is None:
-            return None
-        is_name = self.column.isidentifier() and self.column.lower() not in _NO_VARIABLE
-        return f"{{{{ {self.column} }}}}" if is_name else f"{{{{ row[{self.column!r}] }}}}"
+        return None if self.column is None else variable(self.column)
 
 
 def look_at(path: Path) -> Look:
@@ -54,7 +49,7 @@ def look_at(path: Path) -> Look:
         body = rows[0]["body"] if isinstance(rows[0].get("body"), dict) else rows[0]
         model = body.get("model")
         return Look([], endpoint=endpoint, model=model if isinstance(model, str) and model else None)
-    columns = list(dict.fromkeys(name for row in rows for name in row if name not in _IDS))
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in IDS))
     column = likeliest(columns, rows)
     if column is None:
         raise BadInput([_nothing_to_ask(path, rows[0], columns)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchrun.core.answer_view import AnswerView, asks_for_json, is_json, view_answer
-from batchrun.core.request_view import read_request
+from batchrun.core.request_view import asked_words, read_request
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.results import Result, results_of
@@ -26,7 +26,8 @@ class Sample:
     """One of the trial's answers, to be looked at."""
 
     custom_id: str
-    words: str  # of others: not fit for a terminal as it is
+    prompt: str  # of others, as `words` are: not fit for a terminal as it is
+    words: str
     finish_reason: str | None
 
 
@@ -89,7 +90,9 @@ class Answers:
         if view.dimension is not None:
             self.dimensions[view.dimension] += 1
         if len(self.samples) < SHOWN:
-            self.samples.append(Sample(row.custom_id, view.words[:SHOWN_CHARS], row.finish_reason))
+            prompt = asked_words(request)[:SHOWN_CHARS]
+            sample = Sample(row.custom_id, prompt, view.words[:SHOWN_CHARS], row.finish_reason)
+            self.samples.append(sample)
         self._add_tokens(row, request, body, is_cut=is_cut)
         self._add_json(view, request, is_cut=is_cut)
         self._add_marks(view, body)

@@ -98,7 +98,7 @@ def test_a_field_that_is_missing_or_null_is_named_with_its_line(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("row", "template", "hint"),
     [
-        (b'{"titel": "Emma"}', "{{ title }}", "did you mean 'titel'?"),
+        (b'{"titel": "Emma"}', "{{ title }}", "did you mean {{ titel }}?"),
         (b'{"n": 1}', "{{ title }}", "write it into the row, or name in prompt_template what the row has"),
         (b'{"n": 1}', "{{ n.deep.er }}", "write it into the row"),
         (b'{"n": 0}', "{{ 1 / n }}", "mend the row"),

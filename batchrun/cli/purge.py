@@ -7,7 +7,7 @@ import click
 
 from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
-from batchrun.cli.say import emit, next_lines, put, rfc3339, say
+from batchrun.cli.say import ask_to_delete, emit, next_lines, put, rfc3339, say
 from batchrun.cli.standing import short
 from batchrun.errors import UsageFault
 
@@ -40,7 +40,8 @@ def command(context: Context, job: str | None, older_than: float | None, dry_run
     """Delete a job's prompts and answers from the ledger; keep its counts, attempts, times and money.
 
     Without JOB, --older-than takes every job that ended before that. There is no way back: nothing of a purged job can
-    be sent again or exported. Its output files are yours, and are left alone.
+    be sent again or exported. Its output files are yours, and are left alone. It asks first; without a terminal to ask
+    on, it needs -y.
 
     Exit code 9: a process still has the job, or the ledger's file; 5: no disk space to write that file anew.
     """
@@ -51,12 +52,34 @@ def command(context: Context, job: str | None, older_than: float | None, dry_run
         raise UsageFault(what, hint="batchrun purge JOB, or batchrun purge --older-than 30d")
     with context.ledger() as ledger:
         names = jobs_to_purge(ledger, job, older_than_s=older_than)
+        plan = plan_purge(ledger, names)
         if dry_run or not names:
-            return _show(context, plan_purge(ledger, names), dry_run=dry_run)
+            return _show(context, plan, dry_run=dry_run)
+    if not _is_wanted(context, plan, job, older_than):
+        say(context, "nothing was deleted")
+        return 0
     with context.house() as house:
         say(context, f"purging {names[0] if len(names) == 1 else f'{len(names):,} jobs'} ...")
         report = purge_jobs(house.ledger, house.gear(), names, is_named=job is not None)
     return _show(context, report)
+
+
+def _is_wanted(context: Context, plan: "PurgeReport", job: str | None, older_than_s: float | None) -> bool:
+    """Say what will be deleted, and what can then no longer be settled, and ask.
+
+    Raises:
+        UsageFault: nobody is there to ask.
+    """
+    fresh = [one for one in plan.purged if not one.was_purged]
+    if context.yes or not fresh:  # nothing is left to delete then but traces in the ledger's file
+        return True
+    for one in fresh:
+        for line in _purged_lines(one, dry_run=True):
+            say(context, line)
+    age = [] if older_than_s is None else [f"--older-than {older_than_s:g}s"]
+    command = " ".join(["batchrun purge", *([job] if job else []), *age])
+    what = fresh[0].job.task_id if len(fresh) == 1 else f"{len(fresh):,} jobs"
+    return ask_to_delete(context, f"delete the prompts and answers of {what} for good?", command=command)
 
 
 def _show(context: Context, report: "PurgeReport", *, dry_run: bool = False) -> int:

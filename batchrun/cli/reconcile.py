@@ -62,6 +62,7 @@ def command(
                     most = greatest_cost(chosen)
                     cost = "" if most is None else f" (at most {dollars(most)})"
                     if not ask(context, f"send {len(chosen):,} items again? each may be billed a second time{cost}"):
+                        say(context, "nothing was sent")
                         return 6
                     applied = send_again(house.ledger, found, chosen)
             if applied and not (retry and no_run):

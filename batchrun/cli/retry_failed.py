@@ -40,6 +40,7 @@ def command(
             return _show_plan(context, plan, dry_run=dry_run)
         say(context, _plan_text(plan))
         if (plan.greatest_pusd is not None or plan.billed) and not ask(context, _question(plan)):
+            say(context, "nothing was sent")
             return 0
         moved = send_again(house.ledger, plan.job, plan.chosen)
         if no_run:

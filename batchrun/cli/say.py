@@ -13,7 +13,7 @@ import click
 from batchrun.cli.context import Context
 from batchrun.cli.streams import size_of
 from batchrun.core.printable import columns_taken, visible
-from batchrun.errors import Fault
+from batchrun.errors import Fault, UsageFault
 
 SCHEMA = "batchrun/1"
 _LABEL = re.compile(r"\s*\S+\s{2,}|\s+\S+ \S+\s{2,}")
@@ -122,6 +122,23 @@ def ask(context: Context, question: str) -> bool:
         return True
     sys.stderr.flush()
     return click.confirm(question, default=True, err=True)
+
+
+def ask_to_delete(context: Context, question: str, *, command: str) -> bool:
+    """Ask before something is deleted for good. The answer is no unless it is given, by a person or by `-y`.
+
+    Args:
+        command: what was typed, without `-y`.
+
+    Raises:
+        UsageFault: nobody is there to ask.
+    """
+    if context.yes:
+        return True
+    if not context.is_terminal:
+        raise UsageFault("this deletes for good, and there is nobody to ask", hint=f"{command} -y")
+    sys.stderr.flush()
+    return click.confirm(question, default=False, err=True)
 
 
 def rfc3339(at: float | None) -> str | None:

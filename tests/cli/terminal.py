@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import struct
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -131,8 +132,13 @@ def take_terminal(then: Callable[[], None] | None) -> None:
         then()
 
 
+def take_keys() -> None:
+    """Make the terminal this process' stdin too: it may ask then."""
+    sys.stdin = open(os.ttyname(1))  # noqa: SIM115
+
+
 class Terminal:
-    """A process with a person before it. Its stdin is nobody's, so it asks no questions."""
+    """A process with a person before it. Its stdin is nobody's, so it asks no questions, unless it takes the keys."""
 
     def __init__(
         self,

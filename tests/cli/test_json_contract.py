@@ -236,7 +236,7 @@ def _settle_it(show: Show) -> None:
     show.run("status", "batch-001", "--exit-status", code=3)
     show.run("config", "show", "batch-001")
     show.run("purge", "batch-001", "--dry-run")
-    assert show.run("purge", "batch-001")[0]["jobs"][0]["job_id"] == "batch-001"
+    assert show.run("purge", "batch-001", "-y")[0]["jobs"][0]["job_id"] == "batch-001"
     assert show.run("show", "batch-001", "a00000")[0]["purged_at"] is not None
 
 

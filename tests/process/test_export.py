@@ -191,7 +191,7 @@ def test_a_large_job_takes_no_more_memory_than_a_small_one_to_export_and_to_purg
     labs = {count: make_lab(f"of-{count}") for count in (FEW, MANY)}
     for count, lab in labs.items():
         filled(lab, count=count)
-    commands = [("export", TASK, "-o", *options) for options in CHECKED] + [("purge", TASK)]
+    commands = [("export", TASK, "-o", *options) for options in CHECKED] + [("purge", TASK, "-y")]
     for command in commands:
         few, many = (peak_mb(lab.run(*command, before=tell_peak)) for lab in labs.values())
         assert many - few < GROWTH_MB, (command, few, many)

@@ -100,7 +100,7 @@ def test_a_job_in_postgres_is_purged_and_accounted_for(lab: Lab) -> None:
     before = lab.standing()
     assert lab.run("export", TASK, "-o", "all.csv", "--join-input", "--order", "finish").wait() == 0
     assert len((lab.folder / "all.csv").read_text().splitlines()) == COUNT + 1
-    run = lab.run("purge", TASK)
+    run = lab.run("purge", TASK, "-y")
     assert run.wait() == 0, run.err
     assert f"purged: {COUNT} requests, {COUNT} answers" in run.out
     assert "when Postgres vacuums its tables" in run.out

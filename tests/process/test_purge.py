@@ -12,6 +12,7 @@ import pytest
 from batchrun.core.states import ItemState
 from batchrun.ledger import purge as purging
 from tests.acceptance.endpoint import ScriptedEndpoint
+from tests.cli.terminal import take_keys, terminal
 from tests.lab import Lab, Run, assert_accounts_agree
 from tests.process.limits import small_disk
 from tests.process.steps import TASK, assert_never_locked, until
@@ -19,7 +20,7 @@ from tests.process.steps import TASK, assert_never_locked, until
 ASKED, SAID = "thesecretprompt", "thesecretanswer"
 COUNT = 60
 SUBMIT = ("submit", "jobs/job.json", "--no-trial")
-PURGE = ("purge", TASK)
+PURGE = ("purge", TASK, "-y")
 DOUBTS, REFUSED = ("a00003", "a00007", "a00011"), ("a00005",)
 
 
@@ -109,6 +110,24 @@ def test_a_purged_job_is_forgotten_accounted_for_and_never_sent_again(lab: Lab) 
     assert (after.counts, after.attempts) == (before.counts, before.attempts)
     assert in_ledger(lab) == {}
     assert_never_locked(lab)
+
+
+def test_a_purge_asks_first_and_where_nobody_can_answer_it_deletes_nothing(lab: Lab) -> None:
+    run = lab.run("purge", TASK)
+    assert run.wait() == 2
+    assert "would be purged" in run.err
+    assert "3 items can then no longer be sent again" in run.err
+    assert f"try: batchrun purge {TASK} -y" in run.err
+    assert not lab.standing().job.is_purged
+    for key, said, is_purged in ((b"\n", "nothing was deleted", False), (b"y\n", "written anew", True)):
+        with terminal(lab, "purge", TASK, before=take_keys) as shown:
+            text = shown.until(lambda text: "[y/N]" in text, "it asks")
+            assert "can then no longer be sent again" in " ".join(text.split())
+            shown.press(key)
+            assert shown.wait() == 0, shown.screen.text
+            assert said in shown.screen.text
+        assert lab.standing().job.is_purged is is_purged
+    assert lab.run("purge", TASK).wait() == 0  # nothing is left to delete, and to ask about
 
 
 def test_a_doubt_of_a_purged_job_is_given_up_and_its_files_stay_as_they_are(lab: Lab) -> None:
@@ -223,7 +242,7 @@ def test_jobs_are_purged_by_their_age_and_listed(make_lab: Callable[..., Lab]) -
     lab = make_lab()
     two_jobs(lab).wait()
     assert (
-        lab.run("purge", "--older-than", "1h").out
+        lab.run("purge", "--older-than", "1h", "-y").out
         == "nothing to purge: no job ended before that, or those that did are purged\n"
     )
     assert lab.run("purge", "one", "--older-than", "1h").wait() == 2
@@ -231,7 +250,7 @@ def test_jobs_are_purged_by_their_age_and_listed(make_lab: Callable[..., Lab]) -
     until(lambda: time.time() > ended_at + 0.2, "both jobs are two tenths of a second old")
     planned = lab.run("purge", "--older-than", "0.1s", "--dry-run", "--json").json
     assert [job["job_id"] for job in planned["jobs"]] == ["one", "two"]
-    run = lab.run("purge", "--older-than", "0.1s", "--json")
+    run = lab.run("purge", "--older-than", "0.1s", "--json", "-y")
     assert run.wait() == 0, run.err
     assert [(job["job_id"], job["requests"]) for job in run.json["jobs"]] == [("one", 20), ("two", 20)]
     assert (run.json["left"], run.json["compaction"]) == ([], "done")
@@ -248,7 +267,7 @@ def test_jobs_are_purged_by_their_age_and_listed(make_lab: Callable[..., Lab]) -
     ],
 )
 def test_what_is_not_named_is_not_purged(lab: Lab, arguments: tuple[str, ...], words: str) -> None:
-    run = lab.run("purge", *arguments)
+    run = lab.run("purge", *arguments, "-y")
     assert run.wait() == 2
     assert words in run.err
     assert not lab.standing().job.is_purged

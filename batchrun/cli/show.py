@@ -130,13 +130,12 @@ def _cut(words: str) -> str:
 
 
 def _what_next(shown: dict[str, Any]) -> Iterator[str]:
-    """Say what can be done about an item that stopped."""
-    from batchrun.core.states import ItemState
-    from batchrun.runner.hints import Seen, hint_for
+    """Say why an item that stopped was not sent again, and what can be done about it."""
+    from batchrun.runner.show import what_next, why_not_again
 
-    state = ItemState(shown["state"])
-    if state in (ItemState.FAILED, ItemState.IN_DOUBT, ItemState.REJECTED):
-        hint = hint_for(shown["job"], shown["cause"], state, Seen(shown["message"]))
+    if why := why_not_again(shown):
+        yield f"  no retry  {why}"
+    if hint := what_next(shown):
         yield f"  do        {hint.words}"
         yield from next_lines(hint.command.split(" && "))
 
@@ -146,6 +145,7 @@ def _what_next(shown: dict[str, Any]) -> Iterator[str]:
 
 def _json(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> dict[str, Any]:
     from batchrun.core.prices import usd
+    from batchrun.runner.show import what_next, why_not_again
 
     attempts = []
     for attempt in shown["attempts"]:
@@ -168,6 +168,9 @@ def _json(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> 
         attempts.append(values)
     names = ("custom_id", "line_no", "state", "model", "cause", "message", "note", "revision", "consents", "path")
     values = {name: shown[name] for name in names} | {"attempts": attempts}
+    hint = what_next(shown)
+    values["not_sent_again"] = why_not_again(shown)
+    values |= {"hint": hint and hint.words, "next_command": hint and hint.command}
     values["purged_at"] = rfc3339(shown["job"].purged_at)
     if with_request:
         values["request"] = None if shown["body"] is None else shown["body"].decode("utf-8", "replace")

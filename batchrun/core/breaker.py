@@ -1,5 +1,6 @@
 """When to stop a job: what hits every item must not burn through the whole input."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from batchrun.core.outcome import Evidence, Scope
@@ -9,6 +10,7 @@ HANDFUL = 3  # refusals of different items that make a refusal everyone's
 FIRST_IN_A_ROW = 12
 # A refusal that may be about this item's own model, not about the key or the address.
 _MAYBE_OWN = frozenset({"forbidden", "model_not_found"})
+ROUTE = "route_not_found"
 # Refusals that are certainly about this very prompt, however many come in a row.
 _CERTAINLY_OWN = frozenset({"context_length", "content_filter", "too_large", "too_large_for_tpm"})
 
@@ -31,6 +33,8 @@ class Breaker:
     failed: int = 0  # items already failed when the run began
     fail_on_error: float | None = None
     answers: int = 0
+    has_looked_back: bool = False
+    _routes: set[str] = field(default_factory=set)  # that gave answers
     _refused: dict[int, int] = field(default_factory=dict)  # item -> refusals of everyone's kind since the last answer
     _refused_before: set[int] = field(default_factory=set)
     _row: set[int] = field(default_factory=set)  # items that went wrong since the last answer
@@ -39,18 +43,31 @@ class Breaker:
     def in_a_row(self) -> int:
         return max(FIRST_IN_A_ROW, self.concurrency)
 
-    def is_own_fault(self, item_id: int, evidence: Evidence) -> bool:
-        """Say whether a refusal is this item's own fault: others are answered, and it is refused again."""
+    def look_back(self, routes: Collection[str]) -> None:
+        """Take note of the routes on which the same endpoint has answered items of this job in earlier runs."""
+        self.has_looked_back = True
+        self._routes.update(routes)
+        self.answers = self.answers or len(routes)
+
+    def is_own_fault(self, item_id: int, evidence: Evidence, *, path: str) -> bool:
+        """Say whether a refusal is this item's own fault: others are answered, and it is refused again.
+
+        A route that the endpoint does not know, while it answers on others, is the fault of the lines that name it.
+        """
+        if evidence.cause == ROUTE:
+            return bool(self._routes) and path not in self._routes
         return evidence.cause in _MAYBE_OWN and self.answers > 0 and item_id in self._refused_before
 
-    def saw(self, item_id: int, evidence: Evidence, to: ItemState) -> Trip | None:
+    def saw(self, item_id: int, evidence: Evidence, to: ItemState, *, path: str) -> Trip | None:
         """Take note of one attempt; return why the job must stop, if it must."""
         if evidence.outcome is AttemptState.ANSWERED:
             self.answers += 1
+            self._routes.add(path)
             self._refused.clear()
             self._row.clear()
             return None
-        if evidence.scope is Scope.EVERYONE:
+        is_own_route = evidence.cause == ROUTE and to is ItemState.FAILED
+        if evidence.scope is Scope.EVERYONE and not is_own_route:
             return self._refusal(item_id, evidence)
         if evidence.scope in (Scope.THROTTLE, Scope.UNREACHABLE):
             return None
@@ -58,7 +75,7 @@ class Breaker:
             self.failed += 1
             if trip := self._too_many_failed():
                 return trip
-        if evidence.cause in _CERTAINLY_OWN:
+        if is_own_route or evidence.cause in _CERTAINLY_OWN:
             return None
         self._row.add(item_id)
         if len(self._row) >= self.in_a_row:

@@ -59,3 +59,14 @@ def models_not_found(connection: Connection, job_id: int, *, limit: int = 3) -> 
         .limit(limit)
     ).scalars()
     return [model for model in rows if model is not None]
+
+
+def answered_routes(connection: Connection, job_id: int, *, endpoint: str) -> set[str]:
+    """Return the routes on which this endpoint has answered items of the job. Reads all of its answered attempts."""
+    rows = connection.execute(
+        select(requests.c.path)
+        .join(attempts, requests.c.item_id == attempts.c.key // (1 << FENCE_BITS))
+        .where(attempts.c.job_id == job_id, attempts.c.state == AttemptState.ANSWERED, attempts.c.endpoint == endpoint)
+        .distinct()
+    ).scalars()
+    return set(rows)

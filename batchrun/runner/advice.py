@@ -38,7 +38,7 @@ def what_to_change(
 ) -> list[Change]:
     """Return what the trial's figures suggest, the gravest first; nothing is suggested that was not measured."""
     return [
-        *_of_causes(job, causes, tried),
+        *_of_causes(job, causes, tried, has_answers=answers.of > 0),
         *_of_lengths(job, answers),
         *_of_contents(job, answers),
         *_of_times(job, answers, setbacks),
@@ -50,10 +50,10 @@ def _verb(count: int, one: str, many: str) -> str:
     return one if count == 1 else many
 
 
-def _of_causes(job: Job, causes: Sequence[CauseReport], tried: int) -> Iterator[Change]:
+def _of_causes(job: Job, causes: Sequence[CauseReport], tried: int, *, has_answers: bool) -> Iterator[Change]:
     for one in causes:
         name = (one.cause or "unknown").replace("_", " ")
-        hint = hint_for(job, one.cause, one.state, Seen(one.sample_message))
+        hint = hint_for(job, one.cause, one.state, Seen(one.sample_message, has_answers=has_answers))
         state = one.state.value.replace("_", " ")
         yield Change(one.cause or "unknown", one.count, tried, f"{one.count} of {tried} {state} ({name})", hint.words)
 

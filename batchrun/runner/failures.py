@@ -57,11 +57,14 @@ def group_failures(ledger: Ledger, task_id: str, *, causes: Sequence[str] = ()) 
         counts = count_items(connection, job.id)
         found = [one for one in read_causes(connection, job.id) if not causes or one.cause in causes]
         bodies = request_bodies(connection, [one.sample_item_id for one in found if one.cause in READ_FOR])
-    return Failures(job, counts, [_group(job, one, bodies.get(one.sample_item_id)) for one in found])
+    has_answers = counts[ItemState.COMPLETED] > 0
+    groups = [_group(job, one, bodies.get(one.sample_item_id), has_answers=has_answers) for one in found]
+    return Failures(job, counts, groups)
 
 
-def _group(job: Job, one: CauseReport, body: bytes | None) -> FailureGroup:
-    hint = hint_for(job, one.cause, one.state, Seen(one.sample_message, read_request(body) if body else None))
+def _group(job: Job, one: CauseReport, body: bytes | None, *, has_answers: bool) -> FailureGroup:
+    request = read_request(body) if body else None
+    hint = hint_for(job, one.cause, one.state, Seen(one.sample_message, request, has_answers))
     return FailureGroup(
         cause=one.cause or "unknown",
         state=one.state.value,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from batchrun.core.breaker import ROUTE
 from batchrun.core.line import TOKEN_LIMITS
 from batchrun.core.outcome import CAUSES, Kind
 from batchrun.core.states import ItemState
@@ -30,15 +31,19 @@ class Seen:
 
     message: str | None = None  # the endpoint's words
     request: dict[str, Any] | None = None  # the body that was refused
+    has_answers: bool = False  # other items of the job have answers: the address is right, as far as it goes
 
 
 def hint_for(job: Job, cause: str | None, state: ItemState, seen: Seen | None = None) -> Hint:
     """Say what can be done about items of this job that stopped for `cause`."""
     if job.is_purged:
         return Hint("its contents are purged: nothing of it can be sent again", _command(job, cause, state))
-    words = _words(job, cause, seen or Seen())
+    seen = seen or Seen()
+    words = _words(job, cause, seen)
     if state is ItemState.IN_DOUBT:
         words += _free_way(job)
+    if cause == ROUTE and seen.has_answers:
+        return Hint(words, again_with_changes(job))
     return Hint(words, _command(job, cause, state))
 
 
@@ -48,10 +53,10 @@ def hint_for_stop(job: Job, *, has_answers: bool = True) -> Hint | None:
     again = f"batchrun resume {name}"
     if reason in CAUSES:
         changed = again_with_changes(job, has_answers=has_answers)
-        return Hint(_words(job, reason, Seen()), changed if reason in _SPEC_FAULTS else again)
+        return Hint(_words(job, reason, Seen(has_answers=has_answers)), changed if reason in _SPEC_FAULTS else again)
     match reason:
         case "unreachable":
-            return Hint(_address(job, Seen()), again)
+            return Hint(_address(job, Seen(has_answers=has_answers)), again)
         case "endpoint_down":
             return Hint(f"bring the endpoint back: {_at(job)}", again)
         case "failures_in_a_row":
@@ -149,18 +154,26 @@ def _context(job: Job, seen: Seen) -> str:
 
 
 def _address(job: Job, seen: Seen) -> str:
+    if seen.has_answers:
+        return f"{_at(job)} has answered before: start it again, or see whether it takes {job.concurrency} connections"
     return f"{_at(job)}: start the endpoint, or correct {_address_name(job)}"
 
 
 def _route(job: Job, seen: Seen) -> str:
+    if seen.has_answers:
+        return f"{_at(job)} answers on other routes, and not on this: take such lines out, or mend their url"
     return f"{_at(job)} does not know {job.spec['endpoint']}: correct {_address_name(job)}, or the spec's endpoint"
 
 
 def _redirect(job: Job, seen: Seen) -> str:
+    if seen.has_answers:
+        return f"{_at(job)} answers others itself, and redirects such requests: look at the proxy in front of it"
     return f"{_at(job)} redirects: set {_address_name(job)} to the address that it redirects to"
 
 
 def _page(job: Job, seen: Seen) -> str:
+    if seen.has_answers:
+        return f"{_at(job)} answers others: a proxy or gateway in front of it sent this page; look at its log"
     return f"{_at(job)} answers with a web page: is it the API's address ({_address_name(job)})?"
 
 

@@ -1,6 +1,6 @@
 """What a performer works with, and whom it tells: the shapes that wiring and tests fill in."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,4 +99,5 @@ class Means:
     spool: Spool
     attempt_id: Callable[[int], str]
     chance: Callable[[], float]
+    answered_routes: Callable[[], Awaitable[Collection[str]]]  # on which this endpoint has answered items of the job
     longest_claim_age_s: float  # half of the time after which somebody else may call this process dead

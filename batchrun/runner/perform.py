@@ -9,7 +9,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from batchrun.core.breaker import Breaker, Trip
+from batchrun.core.breaker import ROUTE, Breaker, Trip
 from batchrun.core.outcome import Break, BreakKind, Charge, Evidence, Reply, Scope, Timing
 from batchrun.core.pace import Pace
 from batchrun.core.rate import Permit
@@ -241,6 +241,8 @@ class Performer:
         """Settle what came of a claim: its item, its money, its permit."""
         if (permit := self._passed.pop(claim.key, None)) is not None:
             self._count(permit, evidence)
+        if evidence.cause == ROUTE and not self.breaker.has_looked_back:
+            self.breaker.look_back(await self._means.answered_routes())
         decision = self._decide(claim, evidence)
         settlement = make_settlement(
             evidence,
@@ -276,7 +278,7 @@ class Performer:
     def _decide(self, claim: Claim, evidence: Evidence) -> Decision:
         if evidence.cause == TOO_LARGE_FOR_TPM:
             return Decision(ItemState.FAILED, cause=evidence.cause, message=evidence.message)
-        if evidence.scope is Scope.EVERYONE and self.breaker.is_own_fault(claim.item_id, evidence):
+        if evidence.scope is Scope.EVERYONE and self.breaker.is_own_fault(claim.item_id, evidence, path=claim.path):
             return Decision(ItemState.FAILED, counted=1, cause=evidence.cause, message=evidence.message)
         return decide(evidence, claim.tries, self._rules.policy)
 
@@ -297,7 +299,7 @@ class Performer:
     def _after(self, claim: Claim, evidence: Evidence, decision: Decision, settled: Settled) -> None:
         if evidence.outcome is not AttemptState.ANSWERED or evidence.warning:
             self._log_attempt(claim, evidence, decision)
-        if trip := self.breaker.saw(claim.item_id, evidence, decision.to):
+        if trip := self.breaker.saw(claim.item_id, evidence, decision.to, path=claim.path):
             self._alarm.trip(trip)
         if settled is not Settled.MOVED:
             return

@@ -20,6 +20,7 @@ from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, beat
 from batchrun.ledger.reports import count_items, count_trial, has_sent_since, next_ready_at
+from batchrun.ledger.trial import answered_routes
 from batchrun.runner.ends import End, EndKind
 from batchrun.runner.epoch import move_epoch_on
 from batchrun.runner.feed import Feed, Feeding
@@ -79,7 +80,15 @@ class Session:
             worker_id=worker.id,
             concurrency=job.concurrency,
             rules=gear.rules_of(job),
-            means=Means(self._commit, endpoint, worker.spool, ledger.attempt_id, random.random, waits.dead_after_s / 2),
+            means=Means(
+                commit=self._commit,
+                sender=endpoint,
+                spool=worker.spool,
+                attempt_id=ledger.attempt_id,
+                chance=random.random,
+                answered_routes=self._answered_routes,
+                longest_claim_age_s=waits.dead_after_s / 2,
+            ),
             breaker=Breaker(job.concurrency, job.total, base[ItemState.FAILED], job.spec["fail_on_error"]),
             alarm=self,
             log=voice.log,
@@ -311,6 +320,16 @@ class Session:
         since_at = time.time() - MINUTE.span_us / 1e6
         with self._ledger.read() as connection:
             return not has_sent_since(connection, self._job.id, since_at, except_worker=self._worker.id)
+
+    async def _answered_routes(self) -> set[str]:
+        def read() -> set[str]:
+            with self._ledger.read() as connection:
+                return answered_routes(connection, self._job.id, endpoint=self._endpoint.address)
+
+        try:
+            return await asyncio.to_thread(read)
+        except LedgerFault:
+            return set()  # a handful of such refusals then stops the job, as without answers
 
     def _read_job(self) -> Job:
         with self._ledger.read() as connection:

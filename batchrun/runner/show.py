@@ -1,15 +1,18 @@
 """One item with its whole history."""
 
 import difflib
+import shlex
 from typing import Any
 
-from batchrun.core.outcome import Charge
-from batchrun.core.states import AttemptState
+from batchrun.core.outcome import Charge, Kind
+from batchrun.core.states import AttemptState, ItemState
 from batchrun.errors import UsageFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import item_history, some_item_names
+from batchrun.ledger.reports import count_items, item_history, some_item_names
+from batchrun.runner.hints import Hint, Seen, hint_for, kind_of
 
+GIVEN_UP = "given_up"
 BILLED = {Charge.CERTAIN: "yes", Charge.POSSIBLE: "perhaps", Charge.NONE: "no"}
 
 
@@ -25,6 +28,7 @@ def show_item(ledger: Ledger, task_id: str, custom_id: str) -> dict[str, Any]:
     with ledger.read() as connection:
         job = job_moves.find_job(connection, task_id)
         shown = item_history(connection, job.id, custom_id)
+        has_answers = count_items(connection, job.id)[ItemState.COMPLETED] > 0
         near = [] if shown else some_item_names(connection, job.id, like=custom_id)
     if shown is None:
         close = difflib.get_close_matches(custom_id, near, n=1, cutoff=0.5)
@@ -42,7 +46,39 @@ def show_item(ledger: Ledger, task_id: str, custom_id: str) -> dict[str, Any]:
         attempt["waited_s"] = _gap_s(attempt, attempts[number]) if number < len(attempts) else None
     shown["body"] = None if shown["body"] is None else bytes(shown["body"])
     shown["job"] = job
+    shown["has_answers"] = has_answers
     return shown
+
+
+def why_not_again(shown: dict[str, Any]) -> str | None:
+    """Say why an item that may have been billed was not sent again; None where it was, or where that is not so."""
+    state, attempts = ItemState(shown["state"]), shown["attempts"]
+    if state not in (ItemState.FAILED, ItemState.IN_DOUBT) or shown["cause"] == GIVEN_UP or not attempts:
+        return None
+    if (
+        attempts[-1]["billed"] == "no"
+        or shown["job"].on_unknown != "hold"
+        or kind_of(shown["cause"], state) is Kind.PERMANENT
+    ):
+        return None
+    bill = "was billed" if attempts[-1]["billed"] == "yes" else "may have been billed"
+    return f"it {bill}, and on_unknown is hold: it is not sent again unless you say so"
+
+
+def what_next(shown: dict[str, Any]) -> Hint | None:
+    """Say what can be done about an item that stopped, and what sends this one item again; None where it did not."""
+    job, state, item = shown["job"], ItemState(shown["state"]), shlex.quote(shown["custom_id"])
+    if state not in (ItemState.FAILED, ItemState.IN_DOUBT, ItemState.REJECTED):
+        return None
+    hint = hint_for(job, shown["cause"], state, Seen(shown["message"], has_answers=shown["has_answers"]))
+    if job.is_purged or state is ItemState.REJECTED:
+        return hint
+    if state is ItemState.IN_DOUBT:
+        return Hint(hint.words, f"batchrun reconcile {job.task_id} --retry --item {item}")
+    if hint.command.startswith("batchrun retry-failed") and "&&" not in hint.command:
+        every = " --all" if shown["cause"] == GIVEN_UP else ""
+        return Hint(hint.words, f"batchrun retry-failed {job.task_id} --item {item}{every}")
+    return hint
 
 
 def telling_answer(shown: dict[str, Any]) -> bytes | None:

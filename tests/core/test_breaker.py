@@ -7,6 +7,7 @@ from batchrun.core.outcome import Charge, Evidence, Scope
 from batchrun.core.states import AttemptState as A
 from batchrun.core.states import ItemState as I
 
+CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 ANSWER = Evidence(A.ANSWERED, None, None, Charge.CERTAIN, None)
 
 
@@ -15,7 +16,7 @@ def _refused(cause: str, scope: Scope = Scope.ITEM) -> Evidence:
 
 
 def _saw(breaker: Breaker, *events: tuple[int, Evidence, I]) -> list[Trip]:
-    return [trip for item, evidence, to in events if (trip := breaker.saw(item, evidence, to)) is not None]
+    return [trip for item, evidence, to in events if (trip := breaker.saw(item, evidence, to, path=CHAT)) is not None]
 
 
 @pytest.mark.parametrize(
@@ -39,16 +40,31 @@ def test_one_item_whose_own_model_is_unknown_fails_alone() -> None:
     breaker = Breaker(concurrency=8, total=100)
     evidence = _refused("model_not_found", Scope.EVERYONE)
     assert not _saw(breaker, (1, ANSWER, I.COMPLETED), (7, evidence, I.PENDING))
-    assert breaker.is_own_fault(7, evidence)
-    assert not breaker.is_own_fault(8, evidence)
+    assert breaker.is_own_fault(7, evidence, path=CHAT)
+    assert not breaker.is_own_fault(8, evidence, path=CHAT)
     assert not _saw(breaker, (7, evidence, I.FAILED), (7, evidence, I.FAILED), (7, evidence, I.FAILED))
+
+
+def test_a_route_that_the_endpoint_lacks_is_the_fault_of_its_own_lines_once_others_are_answered() -> None:
+    unknown = _refused("route_not_found", Scope.EVERYONE)
+    now, before = Breaker(concurrency=8, total=100), Breaker(concurrency=8, total=100)
+    assert not now.is_own_fault(7, unknown, path=EMBEDDINGS)
+    assert not _saw(now, (1, ANSWER, I.COMPLETED))
+    before.look_back([CHAT])
+    for breaker in (now, before):
+        assert breaker.is_own_fault(7, unknown, path=EMBEDDINGS)
+        assert not breaker.is_own_fault(8, unknown, path=CHAT)  # it was there before: that hits everyone
+        assert [breaker.saw(item, unknown, I.FAILED, path=EMBEDDINGS) for item in range(50)] == [None] * 50
+        assert breaker.failed == 50
+        (trip,) = _saw(breaker, *[(item, unknown, I.PENDING) for item in range(3)])
+        assert trip.reason == "route_not_found"
 
 
 def test_a_wrong_key_is_never_one_items_own_fault() -> None:
     breaker = Breaker(concurrency=8, total=100)
     evidence = _refused("auth", Scope.EVERYONE)
     _saw(breaker, (1, ANSWER, I.COMPLETED), (7, evidence, I.PENDING))
-    assert not breaker.is_own_fault(7, evidence)
+    assert not breaker.is_own_fault(7, evidence, path=CHAT)
 
 
 def test_failures_in_a_row_over_different_items_stop_the_job() -> None:

@@ -58,7 +58,8 @@ def test_a_trial_shows_what_one_decides_by_and_its_json_the_same_figures(make_sc
         "10 tokens in, 29 out (5 to 64)",
         "finish    stop 6, length 4",
         "10: 4 cut at the token limit, 2 empty, 4 identical, 1 refused, 3 of 10 not the JSON they were asked for",
-        'sample    a00000  {"cut":  (finish_reason length)',
+        "  sample    a00000  ",
+        '-> {"cut":  (finish_reason length)',
         "cost      $0.000688 for the trial",
         "full run: 30 items left",
         "change    1 of 10 answers holds only reasoning, and no text: raise max_tokens (64 now)",
@@ -84,7 +85,8 @@ def test_a_trial_shows_what_one_decides_by_and_its_json_the_same_figures(make_sc
         "refused",
         "not_json",
     ]
-    assert len(answers["samples"]) == 3
+    assert [sample["custom_id"] for sample in answers["samples"]] == ["a00000", "a00001", "a00002"]
+    assert all("[[a0000" in sample["prompt"] for sample in answers["samples"])
 
 
 def test_identical_answers_to_identical_requests_point_to_the_template(make_scripted: Scripted) -> None:
@@ -166,7 +168,8 @@ def test_a_trial_shows_the_answers_of_every_endpoint(
     (lab.folder / "inputs" / "in.jsonl").write_text("".join(lines))
     lab.write_spec(endpoint=endpoint)
     run = ended(lab.run("trial", "jobs/job.json", "-n", "3", "--sample", "head"), 0)
-    assert f"  sample    a0  {shown}\n" in run.err, run.err
+    asked = body["messages"][0]["content"] if "messages" in body else body.get("prompt", body.get("input"))
+    assert f"  sample    a0  {asked}\n                -> {shown}\n" in run.err, run.err
     assert f"  answer    {shown}\n" in ended(lab.run("show", TASK, "a1"), 0).out
 
 
@@ -385,3 +388,51 @@ def test_where_no_ledger_is_the_error_says_why_and_what_makes_one(lab: Lab) -> N
     error = ended(lab.run("status", "--json"), 2).json["error"]
     assert "nothing was submitted from here" in error["message"]
     assert "batchrun submit" in error["hint"]
+
+
+# -- what others were answered shows ----------------------------------------------------------------------------------
+
+PAGE = {"status": 200, "text": "<html><title>Gateway</title></html>", "headers": {"Content-Type": "text/html"}}
+
+
+def test_an_item_that_may_be_billed_says_why_it_was_not_sent_again_and_what_sends_it(make_scripted: Scripted) -> None:
+    lost = {"break_at": "head", "billed": True}
+    rules = [
+        {"when": {"item": "a00001"}, "replies": [PAGE], "then": "again"},
+        {"when": {"item": "a00002"}, "replies": [lost], "then": "again"},
+    ]
+    lab, _ = make_scripted(rules=rules, default=answer("ok"))
+    lab.write_input(4)
+    lab.write_spec()
+    assert lab.run(*SUBMIT).wait() == 6
+    assert "a proxy or gateway in front of it sent this page" in lab.run("failures", TASK).out
+    for item, command in (("a00001", "retry-failed"), ("a00002", "reconcile")):
+        shown = lab.run("show", TASK, item).out
+        assert "no retry  it may have been billed, and on_unknown is hold" in shown
+        value = lab.run("show", TASK, item, "--json").json
+        assert value["not_sent_again"] in shown
+        assert value["next_command"].startswith(f"batchrun {command} {TASK}")
+        assert value["next_command"].endswith(f"--item {item}")
+        assert lab.run(*value["next_command"].split()[1:], "-y").wait() in (3, 6)
+        assert len(lab.run("show", TASK, item, "--json").json["attempts"]) == 2
+    assert lab.run("show", TASK, "a00000", "--json").json["not_sent_again"] is None
+
+
+def test_lines_for_a_route_that_the_model_does_not_serve_fail_alone(make_scripted: Scripted) -> None:
+    unknown = {"status": 404, "json": {"detail": "Not Found"}}
+    rules = [{"when": {"path": "/v1/embeddings"}, "replies": [unknown], "then": "again"}]
+    lab, _ = make_scripted(rules=rules, default=answer("ok"))
+    lines = [batch_line(f"c{number}", "hello") for number in range(2)]
+    for number in range(5):
+        body = {"input": f"vector {number}"}
+        lines.append(
+            json.dumps({"custom_id": f"e{number}", "method": "POST", "url": "/v1/embeddings", "body": body}) + "\n"
+        )
+    (lab.folder / "inputs/in.jsonl").write_text("".join(lines))
+    lab.write_spec(concurrency=2)
+    ended(lab.run("trial", "jobs/job.json", "-n", "2", "--sample", "head"), 0)  # chat alone, in a run of its own
+    run = ended(lab.run("resume", TASK), 3)
+    assert "2 completed, 5 failed" in run.out
+    told = lab.run("failures", TASK).out
+    assert "answers on other routes, and not on this: take such lines out, or mend their url" in told
+    assert "then    batchrun submit jobs/job.json" in told

@@ -44,6 +44,15 @@ def test_the_words_hold_the_jobs_own_figures(cause: str, state: ItemState, seen:
     assert [one for one in words if one not in hint.words] == [], hint.words
 
 
+def test_an_address_that_has_answered_others_is_not_blamed() -> None:
+    for cause in ("html", "connect", "connect_timeout", "dns", "route_not_found", "redirect"):
+        blamed = hint_for(a_job(), cause, FAILED).words
+        hint = hint_for(a_job(), cause, FAILED, Seen(has_answers=True))
+        assert "OPENAI_BASE_URL" in blamed
+        assert "OPENAI_BASE_URL" not in hint.words
+        assert ADDRESS in hint.words
+
+
 @pytest.mark.parametrize(
     ("cause", "state", "command"),
     [

@@ -29,7 +29,8 @@ from batchrun.runner.session import Session
 from batchrun.runner.signals import listen
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import follow_policy
-from batchrun.runner.trial import TrialReport, gate, report_trial
+from batchrun.runner.trial import TrialReport, report_trial
+from batchrun.runner.verdict import TrialNews, judge_trial
 from batchrun.runner.writing import GivenUp, Writing
 
 FOLLOW_S = 0.5
@@ -80,6 +81,7 @@ class _Drive:
         self._session: Session | None = None
         self._signal: int | None = None
         self._trial: TrialReport | None = None
+        self._news = TrialNews(ledger, lambda job: gear.rules_of(job).price, voice.show_trial)
         self._onlooker = Onlooker(ledger, task_id)
         self._writing: Writing | None = None
 
@@ -95,7 +97,7 @@ class _Drive:
         is_given_up = self._writing is not None and self._writing.is_given_up
         if self._signal is not None and (end is None or is_given_up):
             end = End(EndKind.DRAINED, signal=self._signal)
-        return Arrival(read_standing(self._ledger, self._task_id), outputs, self._trial, end)
+        return Arrival(read_standing(self._ledger, self._task_id), outputs, self._trial or self._news.report, end)
 
     def _take_signal(self, number: int) -> None:
         if self._writing is not None:
@@ -118,6 +120,7 @@ class _Drive:
         is_told = False
         while True:
             job = self._job()
+            self._news.look(job)
             if is_told and job.holder is None and self._is_over(job):
                 return False
             if try_to_hold(self._ledger, job, self._worker, self._observer):
@@ -210,24 +213,16 @@ class _Drive:
         report = await asyncio.to_thread(report_trial, self._ledger, job, price=self._gear.rules_of(job).price)
         self._trial = report
         self._voice.show_trial(report)
-        job = self._job()
-        share = float(job.spec["trial"]["max_failed_share"])
-        if why := gate(report, max_failed_share=share, max_cost_pusd=job.max_cost_pusd):
-            self._set_verdict(job, "trial", "failed")
-            return End(EndKind.TRIPPED, Trip("trial_gate", why, 5))
-        if report.left == 0:  # everything is tried: there is nothing to decide, and nothing to wait for
-            self._set_verdict(job, "full", "passed")
-            return None
-        if self._scope is Scope.TRIAL:
-            self._set_verdict(job, "full", "passed")
-            return End(EndKind.TRIPPED, Trip(TRIAL_ONLY, "the trial passed; submit or resume starts the full run", 0))
-        answer = await self._ask(session, report)
-        if answer is None:
-            return End(EndKind.DRAINED, signal=self._signal)
-        if not answer:
-            return End(EndKind.TRIPPED, Trip("declined", "you did not want the full run; resume starts it", 0))
-        self._set_verdict(job, "full", "passed")
-        return None
+        verdict = judge_trial(self._job(), report, rests_after=self._scope is Scope.TRIAL)
+        if verdict.trip is None and report.left:
+            answer = await self._ask(session, report)
+            if answer is None:
+                return End(EndKind.DRAINED, signal=self._signal)
+            if not answer:
+                return End(EndKind.TRIPPED, Trip("declined", "you did not want the full run; resume starts it", 0))
+        with self._ledger.write() as connection:
+            job_moves.set_phase(connection, job.id, phase=verdict.phase, verdict=verdict.word, now=time.time())
+        return None if verdict.trip is None else End(EndKind.TRIPPED, verdict.trip)
 
     async def _ask(self, session: Session, report: TrialReport) -> bool | None:
         """Ask whether to go on, however long that takes; None when a signal came instead of an answer."""
@@ -241,10 +236,6 @@ class _Drive:
             await session.beat_when_due()
             await asyncio.sleep(0.05)
         return bool(answers and answers[0]) if self._signal is None else None
-
-    def _set_verdict(self, job: Job, phase: str, verdict: str) -> None:
-        with self._ledger.write() as connection:
-            job_moves.set_phase(connection, job.id, phase=phase, verdict=verdict, now=time.time())
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from batchrun.runner.outage import ENDPOINT_DOWN
 from batchrun.runner.signals import listen
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import follow_policy
-from batchrun.runner.trial import TrialReport, report_trial
+from batchrun.runner.verdict import TrialNews
 
 FOLLOW_S = 0.5
 
@@ -66,7 +66,7 @@ class _Handover:
         self._observer = Observer(ledger, dead_after_s=gear.dead_after_s)
         self._onlooker = Onlooker(ledger, task_id)
         self._signal: int | None = None
-        self._trial: TrialReport | None = None
+        self._news = TrialNews(ledger, lambda job: gear.rules_of(job).price, voice.show_trial)
         self._outputs: Outputs | None = None
         self._lonely_since: float | None = None
 
@@ -74,7 +74,7 @@ class _Handover:
         listen(self._take_signal)
         await asyncio.to_thread(self._open, wait, prepare)
         end = await self._follow() if is_followed else End(EndKind.LEFT)
-        return Arrival(read_standing(self._ledger, self._task_id), self._outputs, self._trial, end)
+        return Arrival(read_standing(self._ledger, self._task_id), self._outputs, self._news.report, end)
 
     def _take_signal(self, number: int) -> None:
         self._signal = number
@@ -84,6 +84,7 @@ class _Handover:
     def _open(self, wait: bool, prepare: Callable[[Job], None] | None) -> None:
         """Decide about the job while nobody else does, and share it."""
         while not try_to_hold(self._ledger, job := self._job(), self._worker, self._observer):
+            self._news.look(job)
             if job.is_shared and job.state is JobState.IN_PROGRESS:
                 if prepare is not None:  # what it changes of a job under way are settings, which workers follow
                     prepare(job)
@@ -102,6 +103,7 @@ class _Handover:
                 prepare(self._job())
             follow_policy(self._ledger, self._job())
             job = self._job()
+            self._news.look(job)
             after = {"after_trial": "pause" if self._is_asked_after_trial(job) else "go_on"}
             with self._ledger.write() as connection:
                 job_moves.keep_spec(connection, job.id, spec=json.dumps({**job.spec, **after}))
@@ -133,6 +135,7 @@ class _Handover:
     async def _look(self) -> bool:
         """Look at the job once, show where it is, and help where nobody else does; True when it rests."""
         job = await asyncio.to_thread(self._job)
+        await asyncio.to_thread(self._news.look, job)
         if job.state in FINAL_JOB_STATES:
             await asyncio.to_thread(self._write_outputs, job)
             return True
@@ -145,13 +148,12 @@ class _Handover:
 
     async def _goes_on(self, job: Job) -> bool:
         """Show what a trial came to, and ask whether the full run is to follow, where that is this command's."""
-        if job.reason in (TRIAL_ONLY, "trial_gate"):
-            price = self._gear.rules_of(job).price
-            self._trial = await asyncio.to_thread(report_trial, self._ledger, job, price=price)
-            self._voice.show_trial(self._trial)
-        if job.reason != TRIAL_ONLY or self._scope is Scope.TRIAL or self._trial is None:
+        if job.reason not in (TRIAL_ONLY, "trial_gate"):
             return False
-        if not await asyncio.to_thread(self._voice.go_on, self._trial):
+        report = await asyncio.to_thread(self._news.show, job)
+        if job.reason != TRIAL_ONLY or self._scope is Scope.TRIAL:
+            return False
+        if not await asyncio.to_thread(self._voice.go_on, report):
             return False
         with self._ledger.write() as connection:
             return job_moves.move_job(connection, job.id, "resume", now=time.time(), only_reason=TRIAL_ONLY)

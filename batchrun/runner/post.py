@@ -16,7 +16,7 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.liveness import beat_of
 from batchrun.ledger.reports import is_over
-from batchrun.runner.ends import TRIAL_ONLY, EndKind
+from batchrun.runner.ends import EndKind
 from batchrun.runner.epoch import begin, let_go, refuse_copy
 from batchrun.runner.export import output_paths, write_outputs
 from batchrun.runner.finalize import finalize
@@ -24,7 +24,8 @@ from batchrun.runner.hold import try_to_hold
 from batchrun.runner.outage import ENDPOINT_DOWN
 from batchrun.runner.shared import SharedSession
 from batchrun.runner.sweep import follow_policy
-from batchrun.runner.trial import gate, report_trial
+from batchrun.runner.trial import report_trial
+from batchrun.runner.verdict import judge_trial
 
 if TYPE_CHECKING:
     from batchrun.runner.crew import Crew
@@ -186,19 +187,15 @@ class Post:
         """Open the full run, or pause the job: by the gate, or since whoever submitted it wants to decide."""
         job = self._read()
         report = report_trial(self._ledger, job, price=self._crew.gear.rules_of(job).price)
-        share = float(job.spec["trial"]["max_failed_share"])
-        why = gate(report, max_failed_share=share, max_cost_pusd=job.max_cost_pusd)
-        now = time.time()
+        verdict = judge_trial(job, report, rests_after=job.spec.get("after_trial") == "pause")
+        now, holder = time.time(), self._worker.id
         with self._ledger.write() as connection:
-            phase, verdict = ("trial", "failed") if why else ("full", "passed")
-            holder = self._worker.id
-            if not job_moves.set_phase(connection, job.id, phase=phase, verdict=verdict, now=now, holder=holder):
+            if not job_moves.set_phase(
+                connection, job.id, phase=verdict.phase, verdict=verdict.word, now=now, holder=holder
+            ):
                 return  # another worker does the chores now
-            if why:
-                job_moves.move_job(connection, job.id, "pause", now=now, reason="trial_gate", message=why)
-            elif job.spec.get("after_trial") == "pause" and report.left:
-                message = "the trial passed; submit or resume starts the full run"
-                job_moves.move_job(connection, job.id, "pause", now=now, reason=TRIAL_ONLY, message=message)
+            if trip := verdict.trip:
+                job_moves.move_job(connection, job.id, "pause", now=now, reason=trip.reason, message=trip.message)
 
     def _close_out(self, job: Job) -> None:
         """Bring a job to its end where nothing of it is left to do, and write its outputs where this host has them."""

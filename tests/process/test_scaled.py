@@ -53,6 +53,7 @@ def test_three_workers_share_the_concurrency_and_a_killed_ones_part_is_used_agai
     workers[0].kill()
     killed_at = time.time()
     assert run.wait() == 0, run.err
+    assert run.err.count("trial of batch-001: 10 of 120 items") == 1  # no worker has told it
     assert_settled(lab, count=120, concurrency=6)
     assert lab.standing().counts[ItemState.COMPLETED] == 120
     assert_outputs_whole(lab, ids(120))
@@ -89,7 +90,9 @@ def test_the_same_job_embedded_and_scaled_gives_the_same_outputs(make_scaled: Ca
     lab.write_spec(concurrency=8)
     lab.write_spec("other.json", task_id="embedded", output_file="./outputs/embedded.jsonl", concurrency=8)
     crew = [worker(lab), worker(lab)]
-    assert lab.run(*SUBMIT).wait() == 0, lab.runs[-1].err
+    scaled = lab.run(*SUBMIT, "--json")
+    assert scaled.wait() == 0, scaled.err
+    assert scaled.json["trial_report"]["size"] == 10  # however quickly the job went by
     embedded = lab.start("submit", "jobs/other.json", env={"BATCHRUN_BROKER": ""})
     assert embedded.wait() == 0, embedded.err
     texts = [

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from math import isfinite
 from typing import Any
@@ -72,10 +73,24 @@ def check_spec(text: str, *, where: str) -> tuple[JobSpec | None, list[Fault], d
     try:
         spec = JobSpec.model_validate(known)
     except ValidationError as error:
-        found = [detail for detail in error.errors() if detail["loc"] not in unreal]
-        return None, faults + [_fault(where, text, dict(detail)) for detail in found], raw
+        details = [dict(detail) for detail in error.errors() if detail["loc"] not in unreal]
+        found = [_fault(where, text, detail) for detail in _without_slips(details, raw)]
+        return None, faults + found, raw
     faults += _cross_faults(spec, where, text)
     return (None if faults else spec), faults, raw
+
+
+def _without_slips(details: list[dict[str, Any]], raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Leave a missing key out where it stands there, written wrongly: that is one fault, and is told as an unknown key."""
+    unknown: dict[tuple[str | int, ...], set[str]] = {(): raw.keys() - JobSpec.model_fields.keys() - set(NOT_YET)}
+    for detail in details:
+        if detail["type"] == "extra_forbidden":
+            unknown.setdefault(detail["loc"][:-1], set()).add(str(detail["loc"][-1]))
+    for detail in details:
+        model = _PARTS.get(str(detail["loc"][0]), JobSpec) if len(detail["loc"]) > 1 else JobSpec
+        meant = {_close(key.strip(), model) for key in unknown.get(detail["loc"][:-1], ())}
+        if detail["type"] != "missing" or detail["loc"][-1] not in meant:
+            yield detail
 
 
 def _unreal(where: str, text: str, places: Places) -> dict[Path, Fault]:
@@ -116,8 +131,12 @@ def _unknown_key(where: str, text: str, key: str) -> Fault:
 
 
 def _meant(key: str, model: type[BaseModel]) -> str | None:
-    close = difflib.get_close_matches(key.lower(), model.model_fields, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else None
+    close = _close(key, model)
+    return f"did you mean {close!r}?" if close else None
+
+
+def _close(key: str, model: type[BaseModel]) -> str | None:
+    return next(iter(difflib.get_close_matches(key.lower(), model.model_fields, n=1, cutoff=0.6)), None)
 
 
 def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:

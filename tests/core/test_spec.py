@@ -44,6 +44,16 @@ def test_every_fault_is_named_at_once() -> None:
     assert any("'max_tokens' is missing" in fault for fault in faults)
 
 
+def test_a_key_that_is_written_wrongly_is_one_fault() -> None:
+    for wrong in ("max_token", "maxtokens", "MAX_TOKENS", " max_tokens"):
+        (fault,) = _faults(**{"max_tokens": "absent", wrong: 256})
+        assert f"unknown key '{wrong}'" in fault
+        assert "max_tokens'" in fault or 'write "max_tokens"' in fault
+    (fault,) = _faults(price={"input_per_1m_usd": 1, "output_per_1m": 2})
+    assert fault.endswith("did you mean 'output_per_1m_usd'?")
+    assert len(_faults(max_tokens="absent", gpus=1)) == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [

@@ -81,7 +81,7 @@ def check_spec(text: str, *, where: str) -> tuple[JobSpec | None, list[Fault], d
 
 
 def _without_slips(details: list[dict[str, Any]], raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Leave a missing key out where it stands there, written wrongly: that is one fault, and is told as an unknown key."""
+    """Leave out a missing key that stands there, written wrongly: that is told as an unknown one."""
     unknown: dict[tuple[str | int, ...], set[str]] = {(): raw.keys() - JobSpec.model_fields.keys() - set(NOT_YET)}
     for detail in details:
         if detail["type"] == "extra_forbidden":

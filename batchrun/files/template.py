@@ -9,11 +9,11 @@ from typing import Any
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError
 from jinja2.meta import find_undeclared_variables
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from batchrun.core.line import LineFault
 from batchrun.core.variables import variable
 from batchrun.core.wording import clipped, quoted
+from batchrun.files.template_bounds import BoundedEnvironment, TooMuch, render_bounded
 
 _OTHERWISE = "write it into the row, or name in prompt_template what the row has"
 _ODD_NAMES = "names that are no single word are written so"
@@ -44,10 +44,9 @@ class Template:
         Raises:
             TemplateFault: it is no template.
         """
-        environment = ImmutableSandboxedEnvironment(
+        environment = BoundedEnvironment(
             undefined=StrictUndefined, finalize=_written, keep_trailing_newline=True, autoescape=False
         )
-        environment.globals.clear()  # a field called "range" or "dict" is a field, and a missing one is missing
         try:
             self._template = environment.from_string(source)
             self.names = frozenset(find_undeclared_variables(environment.parse(source)))
@@ -72,11 +71,13 @@ class Template:
             LineFault: a field is missing or null, the template fails on this row, or nothing comes of it.
         """
         try:
-            prompt = self._template.render({"row": row, **row})
+            prompt = render_bounded(self._template, {"row": row, **row})
         except UndefinedError as error:
             raise _missing(str(error), row) from None
         except _Null:
             raise self._null(row) from None
+        except TooMuch as error:
+            raise LineFault(f"is too much for prompt_template, which {error}", "make the template simpler") from None
         except Exception as error:  # whatever a template does with a row: divide by zero, recurse, be refused
             what = f"cannot be rendered by prompt_template: {clipped(str(error))}"
             raise LineFault(what, "mend the row, or let prompt_template ask for such rows with {% if %}") from None

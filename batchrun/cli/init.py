@@ -29,19 +29,22 @@ def command(
     """Make a project: folders, a job, a sample input, .env.example, .gitignore.
 
     What is there already is left alone. With --from the job reads your file: requests as they are, or rows of data
-    with a first prompt_template for the likeliest column.
+    with a first prompt_template for the likeliest column. Where there is a job already, it gets one of its own.
     """
     from batchrun.runner.skeleton import Wanted, make_project
 
     wanted = Wanted(folder, source, model, base_url, self_hosted)
     project = make_project(wanted)
     notes = _notes(project, wanted)
-    following = f"batchrun validate {_JOB}"
+    following = f"batchrun validate {project.job}"
     if folder.resolve() != Path.cwd():
         following = f"cd {shlex.quote(str(folder))} && {following}"
     if context.json:
         values = {"folder": str(folder), "made": project.made, "kept": project.kept}
-        emit("init", {**values, "spec": project.spec, "columns": _columns(project.look), "notes": notes})
+        emit(
+            "init",
+            {**values, "job": project.job, "spec": project.spec, "columns": _columns(project.look), "notes": notes},
+        )
         return 0
     for word, names in (("made", project.made), ("kept", project.kept)):
         for name in names:
@@ -53,9 +56,6 @@ def command(
     return 0
 
 
-_JOB = "jobs/job.json"
-
-
 def _columns(look: "Look | None") -> list[str] | None:
     return None if look is None else look.columns
 
@@ -63,8 +63,8 @@ def _columns(look: "Look | None") -> list[str] | None:
 def _notes(project: "Project", wanted: "Wanted") -> list[str]:
     """Return what a person should know about what was made, each in a sentence."""
     notes = []
-    if _JOB in project.kept and wanted.asks_for_more:
-        notes.append(f"{_JOB} is as it was; it would have been: {_compact(project.spec)}")
+    if project.job in project.kept and wanted.asks_for_more and wanted.source is None:
+        notes.append(f"{project.job} is as it was; it would have been: {_compact(project.spec)}")
     if project.look is not None:
         notes.append(_seen(project.look))
     if project.has_placeholder:

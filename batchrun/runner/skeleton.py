@@ -4,6 +4,7 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class Project:
     folder: Path
     spec: dict[str, Any]
     look: Look | None
+    job: str = JOB  # where the spec stands, or would
     made: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     not_ignored: list[str] = field(default_factory=list)  # what a .gitignore that was there does not name
@@ -52,7 +54,7 @@ class Project:
     @property
     def has_placeholder(self) -> bool:
         """Say whether the job that was made names no real model."""
-        return JOB in self.made and self.spec["model"] == MODEL
+        return self.job in self.made and self.spec["model"] == MODEL
 
 
 def make_project(wanted: Wanted) -> Project:
@@ -65,13 +67,14 @@ def make_project(wanted: Wanted) -> Project:
     """
     base_url = None if wanted.base_url is None else normalise_base_url(wanted.base_url)
     look = _look(wanted.source)
-    project = Project(wanted.folder, _spec(wanted, base_url, look), look)
+    job, spec = _free_job(wanted, base_url, look)
+    project = Project(wanted.folder, spec, look, job)
     for folder in ("", *FOLDERS):
         _make_folder(wanted.folder / folder)
     texts: dict[str, str] = {}
     if wanted.source is None and not os.path.lexists(wanted.folder / JOB):
         texts[INPUT] = _sample()  # before the job that names it
-    texts[JOB] = json.dumps(project.spec, indent=2, ensure_ascii=False) + "\n"
+    texts[job] = json.dumps(project.spec, indent=2, ensure_ascii=False) + "\n"
     texts[".env.example"] = _ENVIRONMENT.format(base_url=base_url or BASE_URL)
     texts[".gitignore"] = "".join(f"{entry}\n" for entry in IGNORED)
     for name, text in texts.items():
@@ -89,10 +92,38 @@ def _look(source: Path | None) -> Look | None:
     return look_at(source)
 
 
-def _spec(wanted: Wanted, base_url: str | None, look: Look | None) -> dict[str, Any]:
-    task_id, source, output = "batch-001", f"./{INPUT}", "./outputs/batch_output.jsonl"
+def _free_job(wanted: Wanted, base_url: str | None, look: Look | None) -> tuple[str, dict[str, Any]]:
+    """Return where a job goes, and its spec: data gets a job of its own, under a name that no other job here has."""
+    if wanted.source is None:
+        return JOB, _spec(wanted, base_url, look, task_id="batch-001")
+    there = _specs_in(wanted.folder)
+    names = {spec.get("task_id") for spec in there.values() if isinstance(spec, dict)}
+    first = _name_of(wanted.source)
+    for number in count(1):
+        name = first if number == 1 else f"{first}-{number}"
+        spec = _spec(wanted, base_url, look, task_id=name)
+        job = f"jobs/{name}.json" if os.path.lexists(wanted.folder / JOB) else JOB
+        same = next((path for path, one in there.items() if one == spec), None)  # the same command again
+        if same is not None:
+            return same, spec
+        if name not in names and not os.path.lexists(wanted.folder / job):
+            return job, spec
+    raise AssertionError("numbers do not end")
+
+
+def _specs_in(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path in sorted((folder / "jobs").glob("*.json")):
+        try:
+            found[f"jobs/{path.name}"] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+    return found
+
+
+def _spec(wanted: Wanted, base_url: str | None, look: Look | None, *, task_id: str) -> dict[str, Any]:
+    source, output = f"./{INPUT}", "./outputs/batch_output.jsonl"
     if wanted.source is not None:
-        task_id = _name_of(wanted.source)
         source, output = _seen_from(wanted.folder, wanted.source), f"./outputs/{task_id}_output.jsonl"
     spec: dict[str, Any] = {
         "task_id": task_id,

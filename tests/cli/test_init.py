@@ -187,6 +187,21 @@ def test_the_object_says_what_was_made_and_kept(say: Say) -> None:
 TICKETS = 'id,subject,Ticket Text,label\n1,Refund,"Where is my, refund?",x\n2,Login,I cannot log in,y\n'
 
 
+def test_data_gets_a_job_of_its_own_where_there_is_one_already(say: Say) -> None:
+    say("init")
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        (Path(folder) / "tickets.csv").write_text(TICKETS)
+    before = Path(JOB).read_bytes()
+    for source, job in (("a", "jobs/tickets.json"), ("b", "jobs/tickets-2.json"), ("a", "jobs/tickets.json")):
+        code, said = say("init", "--from", f"{source}/tickets.csv", "--model", "m")
+        assert code == 0
+        assert said.splitlines()[-1] == f"next:  batchrun validate {job}"
+    assert f"kept  {job} (it was there)" in said
+    assert Path(JOB).read_bytes() == before
+    assert say("validate", "jobs/tickets.json", "jobs/tickets-2.json")[0] == 0  # no two share a name or an output
+
+
 def test_rows_get_a_template_for_the_likeliest_column(say: Say) -> None:
     Path("tickets.csv").write_text(TICKETS)
     code, said = say("init", "--from", "tickets.csv", "--model", "m")

@@ -77,9 +77,9 @@ class Area:
         """Leave what is on the screen; the next lines are drawn below."""
         self._drawn, self._frame, self._was_stopped = [], "", False
 
-    def close(self) -> None:
-        """Take the lines away, for good."""
-        self.clear()
+    def close(self, *, leaves_lines: bool = False) -> None:
+        """Draw no more: take the lines away, or leave the last ones where they are."""
+        self.forget() if leaves_lines else self.clear()
         if self._before is not None:
             signal.signal(signal.SIGCONT, self._before)
 

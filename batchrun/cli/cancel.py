@@ -5,6 +5,7 @@ import click
 from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit
+from batchrun.core.wording import several
 
 
 @make_command("batchrun cancel batch-001")
@@ -23,7 +24,8 @@ def command(context: Context, job: str, dry_run: bool) -> int:
         return 0
     verb = "would cancel" if dry_run else "cancelled"
     click.echo(
-        f"{verb} {done.items:,} items of {job}: {done.in_flight} in flight finish, {done.kept:,} answers are kept"
+        f"{verb} {several(done.items, 'item')} of {job}: {done.in_flight} in flight finish, "
+        f"{several(done.kept, 'answer')} kept"
     )
     click.echo(f"next:  batchrun status {job} | batchrun resume {job} --cancelled")
     return 0

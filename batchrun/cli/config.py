@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     from batchrun.runner.effective import Around, Value
 
 WIDEST_ORIGIN = 26  # columns; a longer one moves its own value only, and the default ledger stays within 80
+# What holds where a value is nobody's word, and no word of its own is there to show.
+OTHERWISE = {
+    "broker": "none: jobs run right here",
+    "base_url": "none",
+    "api_key": "none",
+    "api_key_env": "OPENAI_API_KEY",
+    "on_unknown": "hold",
+    "worker_name": "HOST-PID",
+    "drain_timeout_s": "the job's timeout_s",
+    "rpm": "no limit",
+    "tpm": "no limit",
+    "max_cost_usd": "no limit",
+    "fail_on_error": "no limit",
+    "price": "not known",
+}
 MOST_SHOWN = 200  # characters of a value in the table; --json has them all
 
 
@@ -86,7 +101,13 @@ def _held_by(context: Context, job: str, around: "Around") -> Iterator[_Held]:
 
 
 def _json(value: "Value") -> dict[str, Any]:
-    return {"name": value.name, "value": value.value, "source": value.source, "from": value.named}
+    return {
+        "name": value.name,
+        "value": value.value,
+        "source": value.source,
+        "from": value.named,
+        "otherwise": _otherwise(value),
+    }
 
 
 def _table(title: str, values: "Sequence[Value]", env_file: Path) -> None:
@@ -96,7 +117,12 @@ def _table(title: str, values: "Sequence[Value]", env_file: Path) -> None:
     width = min(max(map(len, origins)), WIDEST_ORIGIN)
     put(title)
     for value, origin in zip(values, origins, strict=True):
-        put(f"  {value.name:<{names_width}}  {origin:<{width}}  {_shown(value.value)}")
+        put(f"  {value.name:<{names_width}}  {origin:<{width}}  {_otherwise(value) or _shown(value.value)}")
+
+
+def _otherwise(value: "Value") -> str | None:
+    """Return what holds in the place of a value that is not there."""
+    return OTHERWISE.get(value.name, "none") if value.value is None else None
 
 
 def _origin(value: "Value", env_file: Path) -> str:
@@ -108,8 +134,6 @@ def _origin(value: "Value", env_file: Path) -> str:
 def _shown(value: Any) -> str:
     import json
 
-    if value is None:
-        return "-"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = text.replace("\n", "\\n")
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."

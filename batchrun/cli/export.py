@@ -9,6 +9,7 @@ from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit, put
 from batchrun.cli.standing import short
+from batchrun.core.wording import several
 from batchrun.errors import UsageFault
 
 if TYPE_CHECKING:
@@ -78,14 +79,16 @@ def command(
 
 def _lines(written: "Exported") -> list[str]:
     if written.errors is None:
-        lines = [f"  output  {short(written.output)} ({written.count:,} rows of {written.items:,} items)"]
+        lines = [
+            f"  output  {short(written.output)} ({several(written.count, 'row')} of {several(written.items, 'item')})"
+        ]
     else:
         lines = [
-            f"  output  {short(written.output)} ({written.count:,} lines)",
-            f"  errors  {short(written.errors)} ({written.error_count:,} lines)",
+            f"  output  {short(written.output)} ({several(written.count, 'line')})",
+            f"  errors  {short(written.errors)} ({several(written.error_count, 'line')})",
         ]
     if written.left:
-        lines.append(f"  left    {written.left:,} items have not ended yet, and are not in it")
+        lines.append(f"  left    {several(written.left, 'item')} not ended yet, and not in it")
     return lines
 
 

@@ -9,6 +9,7 @@ from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit, next_lines, put
 from batchrun.core.printable import one_line
+from batchrun.core.wording import several
 
 if TYPE_CHECKING:
     from batchrun.runner.failures import FailureGroup, Failures
@@ -54,7 +55,7 @@ def _head(found: "Failures") -> str:
     stopped = (ItemState.FAILED, ItemState.IN_DOUBT, ItemState.REJECTED)
     counts = [f"{found.counts[state]:,} {state.value.replace('_', ' ')}" for state in stopped if found.counts[state]]
     purged = ", contents purged" if found.job.is_purged else ""
-    return f"{found.job.task_id}: {', '.join(counts)} of {found.job.total:,} items{purged}"
+    return f"{found.job.task_id}: {', '.join(counts)} of {several(found.job.total, 'item')}{purged}"
 
 
 def _group_text(group: "FailureGroup") -> Iterator[str]:

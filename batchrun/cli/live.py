@@ -24,16 +24,18 @@ SOON_S = 0.5  # a check that is over by then is not worth a display
 class Live:
     """Shows progress while it is open. Call it with each new moment; it draws as often as is good."""
 
-    def __init__(self, context: Context, *, lines_to: TextIO | None = None) -> None:
+    def __init__(self, context: Context, *, lines_to: TextIO | None = None, is_looking_on: bool = False) -> None:
         """Make it ready; nothing is written yet.
 
         Args:
+            is_looking_on: whoever stops looking keeps the last moment on the screen: no closing words follow.
             lines_to: where plain lines are what was asked for, and no talk: there they go, the first one at once.
         """
         is_wanted = not (context.quiet or context.no_progress or context.json)
         self._is_live = lines_to is None and is_wanted and takes_a_display(sys.stderr)
         self._is_plain = lines_to is not None or not (self._is_live or context.quiet or sys.stderr is None)
         self._lines_to = lines_to
+        self._is_looking_on = is_looking_on
         self._area: Area | None = None
         self._phase: str | None = None
         self._born = time.monotonic()
@@ -52,7 +54,8 @@ class Live:
         area, self._area = self._area, None
         if area is not None:
             with suppress(OSError):  # a terminal that is gone must not end the run
-                area.close()
+                is_left = kind is not None and issubclass(kind, KeyboardInterrupt)
+                area.close(leaves_lines=self._is_looking_on and is_left)
 
     def pause(self) -> None:
         """Take the display away, so that something can be said; the next moment draws it again."""

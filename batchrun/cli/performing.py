@@ -11,6 +11,7 @@ from batchrun.cli.logs import make_log
 from batchrun.cli.say import ask, columns_of, dollars, emit, put, say
 from batchrun.cli.standing import arrival_text, standing_json
 from batchrun.cli.trial_report import COLUMNS, trial_json, trial_text
+from batchrun.core.wording import several
 
 if TYPE_CHECKING:
     from batchrun.ledger.jobs import Job
@@ -44,7 +45,7 @@ def make_voice(context: Context, live: Live) -> "Voice":
         live.pause()
         if report.projected_pusd is None or report.left == 0:
             return True
-        return ask(context, f"go on with {report.left:,} items for about {dollars(report.projected_pusd)}?")
+        return ask(context, f"go on with {several(report.left, 'item')} for about {dollars(report.projected_pusd)}?")
 
     def asks(job: "Job") -> bool:
         return context.is_terminal and not context.yes and job.spec["price"] is not None

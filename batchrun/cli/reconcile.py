@@ -9,6 +9,7 @@ from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
 from batchrun.cli.say import ask, dollars, emit, next_lines, put, rfc3339, say
+from batchrun.core.wording import several
 from batchrun.errors import UsageFault
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def command(
                 else:
                     most = greatest_cost(chosen)
                     cost = "" if most is None else f" (at most {dollars(most)})"
-                    if not ask(context, f"send {len(chosen):,} items again? each may be billed a second time{cost}"):
+                    if not ask(
+                        context, f"send {several(len(chosen), 'item')} again? each may be billed a second time{cost}"
+                    ):
                         say(context, "nothing was sent")
                         return 6
                     applied = send_again(house.ledger, found, chosen)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from batchrun.cli.context import Context
 from batchrun.cli.live import Live, show_registering
 from batchrun.cli.say import ask, say
+from batchrun.core.wording import several
 from batchrun.errors import BadInput, Fault
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def registered(context: Context, house: "House", ready: Ready, wish: Wish, worke
     ledger, checked, plan = house.ledger, ready.checked, ready.plan
     job = verbs.find(ledger, checked.spec.task_id)
     if job is None:
-        say(context, f"{checked.spec.task_id}: {checked.survey.items:,} items -> {plan['resolved_base_url']}")
+        say(context, f"{checked.spec.task_id}: {several(checked.survey.items, 'item')} -> {plan['resolved_base_url']}")
         with Live(context) as live:
             watch = partial(show_registering, live, ready.task_id)
             job = verbs.register(ledger, checked, spec=plan, worker_id=worker.id, is_trial=wish.is_trial, watch=watch)
@@ -198,7 +199,7 @@ def take_changes(
     restored = f", {changes.restored:,} back from before" if changes.restored else ""
     say(
         context,
-        f"{job.task_id}: {changes.unchanged:,} items unchanged and kept, {changes.changed:,} changed, "
+        f"{job.task_id}: {several(changes.unchanged, 'item')} unchanged and kept, {changes.changed:,} changed, "
         f"{changes.new:,} new{restored}, {changes.removed:,} removed",
     )
     return job

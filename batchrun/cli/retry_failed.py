@@ -8,6 +8,7 @@ from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.performing import perform, show_arrival
 from batchrun.cli.say import ask, dollars, emit, put, say
+from batchrun.core.wording import several
 
 if TYPE_CHECKING:
     from batchrun.runner.retry import RetryPlan
@@ -53,7 +54,7 @@ def command(
 
 def _question(plan: "RetryPlan") -> str:
     cost = "" if plan.greatest_pusd is None else f" for at most {dollars(plan.greatest_pusd)}"
-    return f"send {len(plan.chosen):,} items again{cost}?"
+    return f"send {several(len(plan.chosen), 'item')} again{cost}?"
 
 
 def _plan_text(plan: "RetryPlan") -> str:

@@ -1,8 +1,9 @@
 """`batchrun show`."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,10 @@ from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import dollars, duration, emit, next_lines, put, put_whole, rfc3339
 from batchrun.core.printable import clip, one_line
+from batchrun.errors import UsageFault
+
+if TYPE_CHECKING:
+    from batchrun.core.states import ItemState
 
 CUT_AT = 300  # characters of a prompt or an answer that are shown without being asked for
 BILLED = {"yes": "billed", "perhaps": "possibly billed", "no": "not billed"}
@@ -18,16 +23,18 @@ OUTCOMES = {"intent": "under way", "not_sent": "not sent"}
 
 @make_command("batchrun show batch-001 ticket-007")
 @click.argument("job", type=JOB)
-@click.argument("item")
+@click.argument("item", required=False)
 @click.option("--request", "with_request", is_flag=True, help="The request's whole body.")
 @click.option("--response", "with_response", is_flag=True, help="The whole bodies that came back.")
 @click.option("--full", is_flag=True, help="Both.")
-def command(context: Context, job: str, item: str, with_request: bool, with_response: bool, full: bool) -> int:
+def command(context: Context, job: str, item: str | None, with_request: bool, with_response: bool, full: bool) -> int:
     """Show one item with all its attempts: when, how long, what came, and whether it was billed."""
-    from batchrun.runner.show import show_item
+    from batchrun.runner.show import show_item, some_items
 
     with_request, with_response = with_request or full, with_response or full
     with context.ledger() as ledger:
+        if item is None:
+            raise _which(job, some_items(ledger, job))
         shown = show_item(ledger, job, item)
     if context.json:
         emit("item", _json(shown, with_request=with_request, with_response=with_response))
@@ -48,6 +55,13 @@ def command(context: Context, job: str, item: str, with_request: bool, with_resp
     for line in _what_next(shown):
         put(line)
     return 0
+
+
+def _which(job: str, some: "Sequence[tuple[str, ItemState]]") -> UsageFault:
+    """Say which item may be meant where none was named."""
+    ids = ", ".join(f"{one_line(name)} ({state.value.replace('_', ' ')})" for name, state in some)
+    what = f"name one item of {job!r} by its id, the custom_id of its line" + (f", such as {ids}" if ids else "")
+    return UsageFault(what, hint=f"batchrun show {job} {shlex.quote(some[0][0]) if some else 'ITEM'}")
 
 
 def _head(shown: dict[str, Any]) -> Iterator[str]:

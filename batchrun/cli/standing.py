@@ -74,7 +74,7 @@ def arrival_text(arrival: "Arrival") -> list[str]:
 
     standing, end = arrival.standing, arrival.end
     is_stopped = end is not None and end.signal is not None and end.kind is not EndKind.LEFT
-    lines = [_head(standing, "stopped" if is_stopped else _verb(standing))]
+    lines = [_head(standing, "stopped" if is_stopped else _verb(standing, worked_s=arrival.worked_s))]
     if (out := arrival.outputs) is not None:
         lines += _files(out.output, out.output_lines, out.errors, out.error_lines)
     else:
@@ -98,18 +98,27 @@ def _written(standing: "Standing") -> list[str]:
 
 
 def _files(output: object, output_lines: int, errors: object, error_lines: int) -> list[str]:
-    lines = [f"  output    {short(output)} ({output_lines:,} {_plural('line', output_lines)}, input order)"]
+    if not output_lines and not error_lines:
+        return []  # they are there, and empty: nothing has ended yet
+    order = ", input order" if output_lines else ""
+    lines = [f"  output    {short(output)} ({output_lines:,} {_plural('line', output_lines)}{order})"]
     if error_lines:
         lines.append(f"  errors    {short(errors)} ({error_lines:,} {_plural('line', error_lines)})")
     return lines
 
 
-def _verb(standing: "Standing") -> str:
+def _verb(standing: "Standing", *, worked_s: float | None = None) -> str:
+    """Say how the job stands; of one that has ended, how long this run took, and all runs where there were others."""
     from batchrun.core.states import JobState
 
     verb = standing.job.state.value.replace("_", " ")
     has_ended = standing.job.state in (JobState.COMPLETED, JobState.CANCELLED)
-    return f"{verb} in {duration(standing.active_s)}" if has_ended else verb
+    if not has_ended:
+        return verb
+    whole_s = standing.active_s
+    if worked_s is None or whole_s - worked_s < max(0.5, whole_s / 20):
+        return f"{verb} in {duration(whole_s)}"
+    return f"{verb} in {duration(worked_s)}, {duration(whole_s)} with the runs before"
 
 
 def _head(standing: "Standing", verb: str) -> str:

@@ -26,7 +26,8 @@ def command(context: Context, job: str | None, watch: bool, exit_status: bool) -
     """Show where a job stands: counts, attempts, cost, and what to type next. Without a name: the latest job.
 
     With -w a terminal shows the display of the run itself until the job ends or stops, and what was printed there at
-    the end. Ctrl-C stops looking, and not the job. Into a pipe go plain lines, with --json one object a second.
+    the end. Ctrl-C stops looking, and not the job; the last moment stays on the screen. Into a pipe go plain lines,
+    with --json one object a second.
     """
     from batchrun.runner.standing import latest_job, read_standing
 
@@ -50,7 +51,7 @@ def _follow(context: Context, ledger: "Ledger", name: str) -> None:
 
     onlooker = Onlooker(ledger, name)
     is_piped = not (context.json or context.quiet or sys.stdout.isatty())
-    with Live(context, lines_to=sys.stdout if is_piped else None) as live:
+    with Live(context, lines_to=sys.stdout if is_piped else None, is_looking_on=True) as live:
         while True:
             began = time.monotonic()
             progress = onlooker.look()

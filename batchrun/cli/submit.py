@@ -12,6 +12,7 @@ from batchrun.cli.live import Live, show_checking
 from batchrun.cli.money import Money
 from batchrun.cli.performing import perform, show_arrival
 from batchrun.cli.say import emit, say
+from batchrun.core.wording import several
 from batchrun.errors import UsageFault
 
 if TYPE_CHECKING:
@@ -109,4 +110,6 @@ def _say_dry_run(context: Context, checked: "Checked") -> None:
     if context.json:
         emit("submit", values)
     else:
-        click.echo(f"would submit {checked.spec.task_id}: {checked.survey.items:,} items; nothing was written or sent")
+        click.echo(
+            f"would submit {checked.spec.task_id}: {several(checked.survey.items, 'item')}; nothing was written or sent"
+        )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchrun.cli.say import dollars, duration
 from batchrun.core.printable import clip, columns_taken, one_line
+from batchrun.core.wording import several
 
 if TYPE_CHECKING:
     from batchrun.core.stats import Estimate
@@ -18,8 +19,9 @@ MOST_CAUSES = 3
 
 def trial_text(report: "TrialReport", *, columns: int = COLUMNS) -> list[str]:
     """Return what a person can decide by. Sample answers are cut so that each is one line."""
+    of = f"{report.size} of {several(report.total, 'item')}"
     return [
-        f"trial of {report.task_id}: {report.size} of {report.total:,} items -> {report.endpoint or 'nowhere yet'}",
+        f"trial of {report.task_id}: {of} -> {report.endpoint or 'nowhere yet'}",
         *_counts(report),
         *_times(report),
         *_endings(report.answers),
@@ -117,7 +119,7 @@ def _projected(report: "TrialReport") -> Iterator[str]:
     takes = "" if plan.duration_s is None else f", about {_range(plan.duration_s, duration)}"
     takes += " and the pauses that the endpoint asks for" if takes and report.was_throttled else ""
     cost = "" if plan.cost_pusd is None else f", cost about {_range(plan.cost_pusd, lambda pusd: dollars(round(pusd)))}"
-    yield f"full run: {plan.items:,} items left{takes}{cost}"
+    yield f"full run: {several(plan.items, 'item')} left{takes}{cost}"
     if plan.prompt_tokens is not None and plan.completion_tokens is not None:
         yield f"  tokens    {_range(plan.prompt_tokens, _count)} in, {_range(plan.completion_tokens, _count)} out"
     if report.answers.of and report.size < min(report.concurrency, plan.items):

@@ -14,6 +14,7 @@ from batchrun.cli.context import command as make_command
 from batchrun.cli.live import Live, show_checking
 from batchrun.cli.say import columns_of, emit, put
 from batchrun.core.printable import clip, one_line
+from batchrun.core.wording import several
 
 if TYPE_CHECKING:
     from batchrun.runner.specs import Found
@@ -48,9 +49,8 @@ def command(context: Context, specs: tuple[Path, ...], max_errors: int) -> int:
 
 def _lines(spec: "Found", *, columns: int) -> Iterator[str]:
     seen = spec.checked.survey
-    noun = "item" if seen.items == 1 else "items"
     yield f"ok  spec   {spec.where}"
-    yield f"ok  input  {seen.items:,} {noun}, ids unique, {_size(seen.size_bytes)}"
+    yield f"ok  input  {several(seen.items, 'item')}, ids unique, {_size(seen.size_bytes)}"
     if seen.first is not None:
         head = f"    asks   line {seen.first.line_no}: "
         yield head + clip(one_line(seen.first.words) or "(nothing that can be shown)", columns - len(head))

@@ -35,3 +35,8 @@ def clipped(text: str) -> str:
     """Cut a text down to 60 characters that any terminal takes."""
     printable = text.encode("utf-8", "replace").decode()
     return printable if len(printable) <= _SHOWN_CHARS else printable[: _SHOWN_CHARS - 3] + "..."
+
+
+def several(count: int, noun: str) -> str:
+    """Write a count with its noun: "1 item", "1,200 items"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

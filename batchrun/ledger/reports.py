@@ -221,6 +221,16 @@ def some_item_names(connection: Connection, job_id: int, *, like: str, limit: in
     return list(dict.fromkeys([*found, *connection.execute(first).scalars()]))
 
 
+def first_items(
+    connection: Connection, job_id: int, *, state: ItemState | None, limit: int
+) -> list[tuple[str, ItemState]]:
+    """Return the first items of the job, in this state or any: their names and states."""
+    query = select(items.c.custom_id, items.c.state).where(items.c.job_id == job_id, items.c.is_current)
+    query = query if state is None else query.where(items.c.state == state)
+    rows = connection.execute(query.order_by(items.c.position).limit(limit))
+    return [(row.custom_id, ItemState(row.state)) for row in rows]
+
+
 def claimable_ids(
     connection: Connection, job_id: int, *, after: int, limit: int, trial_only: bool, now: float
 ) -> list[int]:

@@ -97,7 +97,9 @@ class _Drive:
         is_given_up = self._writing is not None and self._writing.is_given_up
         if self._signal is not None and (end is None or is_given_up):
             end = End(EndKind.DRAINED, signal=self._signal)
-        return Arrival(read_standing(self._ledger, self._task_id), outputs, self._trial or self._news.report, end)
+        worked_s = self._session.active_s if self._session else None
+        standing = read_standing(self._ledger, self._task_id)
+        return Arrival(standing, outputs, self._trial or self._news.report, end, worked_s)
 
     def _take_signal(self, number: int) -> None:
         if self._writing is not None:

@@ -55,6 +55,7 @@ class Arrival:
     outputs: Outputs | None
     trial: TrialReport | None = None
     end: End | None = None
+    worked_s: float | None = None  # how long this very drive worked on it; None where others did
 
     @property
     def exit_code(self) -> int:

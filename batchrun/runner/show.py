@@ -9,9 +9,10 @@ from batchrun.core.states import AttemptState, ItemState
 from batchrun.errors import UsageFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import count_items, item_history, some_item_names
+from batchrun.ledger.reports import count_items, first_items, item_history, some_item_names
 from batchrun.runner.hints import Hint, Seen, hint_for, kind_of
 
+LISTED = 5
 GIVEN_UP = "given_up"
 BILLED = {Charge.CERTAIN: "yes", Charge.POSSIBLE: "perhaps", Charge.NONE: "no"}
 
@@ -79,6 +80,22 @@ def what_next(shown: dict[str, Any]) -> Hint | None:
         every = " --all" if shown["cause"] == GIVEN_UP else ""
         return Hint(hint.words, f"batchrun retry-failed {job.task_id} --item {item}{every}")
     return hint
+
+
+def some_items(ledger: Ledger, task_id: str) -> list[tuple[str, ItemState]]:
+    """Return a few of a job's items to choose from: those in doubt and failed first.
+
+    Raises:
+        JobNotFound: there is no such job.
+    """
+    with ledger.read() as connection:
+        job = job_moves.find_job(connection, task_id)
+        found = [
+            row
+            for state in (ItemState.IN_DOUBT, ItemState.FAILED, None)
+            for row in first_items(connection, job.id, state=state, limit=LISTED)
+        ]
+    return list(dict.fromkeys(found))[:LISTED]
 
 
 def telling_answer(shown: dict[str, Any]) -> bytes | None:

@@ -4,7 +4,8 @@
     <!-- exits: 0 6 -->          before a block: the exit code of each of its commands; without it, all are 0
 
 In a ```console block each `$ ` begins a command, `> ` goes on with it, and the other lines are its output; `...` stands
-for any lines. A ```sh block is one command, which stops at its first failure.
+for any lines. A question and its answer (`go on? [Y/n]: y`) stand there as a terminal shows them; here nobody is asked.
+A ```sh block is one command, which stops at its first failure.
 """
 
 import contextlib
@@ -28,7 +29,9 @@ VARYING = (
     (re.compile(r"\bbr-[0-9a-f]{12}-"), "br-LEDGER-"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"\b\d+ m \d+ s\b|\b\d+(\.\d+)? m?s\b"), "DURATION"),
+    (re.compile(r", DURATION with the runs before"), ""),
 )
+QUESTION = re.compile(r"\?.* \[(Y/n|y/N)\]: [yn]?$")
 PROGRESS = re.compile(r"TIME \S+ phase=")
 
 
@@ -120,7 +123,7 @@ def normalised(line: str) -> str:
 
 def fits(expected: list[str], printed: list[str]) -> bool:
     """Say whether a command printed what the document shows; `...` stands for any lines."""
-    wanted = [normalised(line) for line in expected]
+    wanted = [normalised(line) for line in expected if not QUESTION.search(line)]
     lines = [line for line in map(normalised, printed) if not PROGRESS.match(line)]
     parts: list[list[str]] = [[]]
     for line in wanted:

@@ -8,6 +8,7 @@ import pytest
 
 from batchrun.cli.say import fold
 from tests.acceptance.endpoint import ScriptedEndpoint
+from tests.cli.terminal import take_keys, terminal
 from tests.lab import Lab, Run, batch_line
 
 pytestmark = pytest.mark.process
@@ -395,6 +396,12 @@ def test_where_no_ledger_is_the_error_says_why_and_what_makes_one(lab: Lab) -> N
 PAGE = {"status": 200, "text": "<html><title>Gateway</title></html>", "headers": {"Content-Type": "text/html"}}
 
 
+QUESTIONS = {
+    "a00001": "send 1 item again? [Y/n]:",
+    "a00002": "send 1 item again? each may be billed a second time [Y/n]:",
+}
+
+
 def test_an_item_that_may_be_billed_says_why_it_was_not_sent_again_and_what_sends_it(make_scripted: Scripted) -> None:
     lost = {"break_at": "head", "billed": True}
     rules = [
@@ -407,15 +414,24 @@ def test_an_item_that_may_be_billed_says_why_it_was_not_sent_again_and_what_send
     assert lab.run(*SUBMIT).wait() == 6
     assert "a proxy or gateway in front of it sent this page" in lab.run("failures", TASK).out
     for item, command in (("a00001", "retry-failed"), ("a00002", "reconcile")):
+        asks = QUESTIONS[item]
         shown = lab.run("show", TASK, item).out
         assert "no retry  it may have been billed, and on_unknown is hold" in shown
         value = lab.run("show", TASK, item, "--json").json
         assert value["not_sent_again"] in shown
         assert value["next_command"].startswith(f"batchrun {command} {TASK}")
         assert value["next_command"].endswith(f"--item {item}")
-        assert lab.run(*value["next_command"].split()[1:], "-y").wait() in (3, 6)
+        with terminal(lab, *value["next_command"].split()[1:], before=take_keys) as asked:
+            asked.until(lambda text, asks=asks: asks in " ".join(text.split()), "it asks, as the documents show")
+            asked.press(b"\n")
+            assert asked.wait() in (3, 6)
         assert len(lab.run("show", TASK, item, "--json").json["attempts"]) == 2
     assert lab.run("show", TASK, "a00000", "--json").json["not_sent_again"] is None
+    which = " ".join(ended(lab.run("show", TASK), 2).err.split())
+    assert "such as a00002 (in doubt), a00001 (failed), a00000 (completed), a00003 (completed)" in " ".join(
+        which.split()
+    )
+    assert f"try: batchrun show {TASK} a00002" in which
 
 
 def test_lines_for_a_route_that_the_model_does_not_serve_fail_alone(make_scripted: Scripted) -> None:

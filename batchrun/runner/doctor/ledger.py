@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from batchrun.core.wording import several
 from batchrun.errors import BatchrunError, LedgerFault
 from batchrun.ledger.engines import (
     file_of,
@@ -190,7 +191,11 @@ def _note_schema(notes: Notes, sight: Sight, *, missing: str) -> None:
     elif sight.closed is not None:
         notes.fail("moved", sight.closed, "name its new address in BATCHRUN_DB; an unfinished move: batchrun db move")
     elif sight.revision == SCHEMA_REVISION:
-        told = f"{sight.job_count:,} jobs, {sight.open_job_count:,} not finished" if sight.job_count else "no jobs yet"
+        told = (
+            f"{several(sight.job_count, 'job')}, {sight.open_job_count:,} not finished"
+            if sight.job_count
+            else "no jobs yet"
+        )
         notes.ok("schema", f"{sight.revision}, this release's; {told}")
     elif sight.revision in known_revisions():
         said = f"{sight.revision} of an older batchrun; this release has {SCHEMA_REVISION}"

@@ -90,7 +90,14 @@ def _answers_in_hand(lab: Lab, connection: Any) -> int:
 def stop_while_registering(lab: Lab, run: Run) -> None:
     """Stop a process (SIGSTOP) in the middle of registering a job, at a moment when it does not lock the ledger."""
     until_standing(lab, lambda standing: sum(standing.counts.values()) > 0, "a part of the items is registered")
-    deadline = time.monotonic() + 20.0
+    stop_between_writes(lab, run)
+    standing = lab.standing()
+    assert standing.job.state is JobState.VALIDATING, "the registration was over too soon for this test"
+
+
+def stop_between_writes(lab: Lab, run: Run) -> None:
+    """Stop a process (SIGSTOP) at a moment when it does not lock the ledger."""
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         run.kill(signal.SIGSTOP)
         until(lambda: process_state(run) == "T", "it has stopped")
@@ -99,8 +106,6 @@ def stop_while_registering(lab: Lab, run: Run) -> None:
         run.kill(signal.SIGCONT)
         assert time.monotonic() < deadline
         run.process.join(0.003)
-    standing = lab.standing()
-    assert standing.job.state is JobState.VALIDATING, "the registration was over too soon for this test"
 
 
 def process_state(run: Run) -> str:

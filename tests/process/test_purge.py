@@ -1,6 +1,9 @@
 """A purge forgets every prompt and answer, survives its own death, and leaves nothing that could be sent again."""
 
+import itertools
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
 from functools import partial
@@ -8,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from batchrun.core.states import ItemState
 from batchrun.ledger import purge as purging
+from batchrun.runner import purge as runner
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.cli.terminal import take_keys, terminal
 from tests.lab import Lab, Run, assert_accounts_agree
@@ -143,9 +148,22 @@ def test_a_doubt_of_a_purged_job_is_given_up_and_its_files_stay_as_they_are(lab:
 # -- a purge that dies ------------------------------------------------------------------------------------------------
 
 
-def slow_batches(items: int) -> None:
-    """Let a process delete so many items at a time."""
-    purging.BATCH_ITEMS = items
+def die_when_left(left: int, *, of: int) -> None:
+    """Let a process delete one item at a time, and die when so many requests are left."""
+    purging.BATCH_ITEMS = 1
+    forget, batches = purging._forget, itertools.count()
+
+    def dying(connection: Connection, span: Any) -> int:
+        if next(batches) == of - left:
+            die()
+        return forget(connection, span)
+
+    def die(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    purging._forget = dying
+    if left == 0:
+        runner.end_purge = die  # type: ignore[assignment]
 
 
 def requests_left(lab: Lab) -> int:
@@ -165,18 +183,15 @@ def test_a_purge_that_is_killed_can_be_made_again(make_lab: Callable[..., Lab], 
     assert lab.run(*SUBMIT).wait() == 0
     written = outputs(lab)
 
-    first = lab.start(*PURGE, before=partial(slow_batches, 1))
-    until(lambda: requests_left(lab) <= left or not first.process.is_alive(), f"{left} requests are left")
-    first.kill()
-    first.process.join()
+    assert lab.run(*PURGE, before=partial(die_when_left, left, of=300)).wait() == -9
+    assert requests_left(lab) == left
 
     status = lab.run("status", TASK, "--json").json
     assert status["purge_began_at"] is not None
-    if left > 0:
-        assert status["purged_at"] is None, "it was over too soon for this test"
-        assert "begun on 20" in lab.run("status", TASK).out
-        for command in (("export", TASK), ("retry-failed", TASK, "--all")):
-            assert lab.run(*command).wait() == 2
+    assert status["purged_at"] is None
+    assert "begun on 20" in lab.run("status", TASK).out
+    for command in (("export", TASK), ("retry-failed", TASK, "--all")):
+        assert lab.run(*command).wait() == 2
     run = lab.run(*PURGE)
     assert run.wait() == 0, run.err
     assert in_ledger(lab) == {}

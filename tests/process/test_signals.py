@@ -16,6 +16,7 @@ from tests.process.steps import (
     is_reading,
     replace_endpoint,
     start_endpoint,
+    stop_between_writes,
     stop_while_registering,
     until,
     until_quiet,
@@ -238,7 +239,7 @@ def test_a_stopped_performer_keeps_its_job_and_goes_on_when_it_wakes(make_lab: C
     lab.await_arrivals(CONCURRENCY, run=run)
     follower = lab.start(*RESUME, env=quick)
     until_said(follower, "following it")
-    run.kill(signal.SIGSTOP)
+    stop_between_writes(lab, run)
     arrived = until_quiet(lab, for_s=2.0, run=follower)  # more than twice as long as a dead one would get
     assert arrived < COUNT
     assert follower.process.is_alive()
@@ -256,7 +257,7 @@ def test_a_stopped_performer_on_another_host_loses_its_job_and_its_late_answers_
     quick = {"BATCHRUN_DEAD_AFTER_S": "4", "BATCHRUN_HEARTBEAT_S": "0.2"}
     run = lab.start(*SUBMIT, env=quick)
     lab.await_arrivals(2 * CONCURRENCY, run=run)
-    run.kill(signal.SIGSTOP)
+    stop_between_writes(lab, run)
     # Another host sees no lock: there is nothing to go by but the heartbeat.
     for lock in (lab.folder / ".batchrun" / "workers").glob("*.lock"):
         lock.unlink()

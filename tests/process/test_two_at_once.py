@@ -16,6 +16,7 @@ from tests.process.steps import (
     interrupted,
     kill_with_answers_in_hand,
     performer_among,
+    stop_between_writes,
     stop_while_registering,
     until,
     until_said,
@@ -85,7 +86,7 @@ def test_the_job_survives_the_death_of_one_performer_after_the_other(lab: Lab) -
 def test_no_wait_exits_9_and_says_who_performs_the_job_and_since_when(lab: Lab) -> None:
     performer = lab.start("submit", "jobs/job.json", "--no-trial")
     lab.await_arrivals(10, run=performer)
-    performer.kill(signal.SIGSTOP)  # so that the job is not over before it was asked for
+    stop_between_writes(lab, performer)  # so that the job is not over before it was asked for
     for command in (("resume", TASK, "--no-wait"), ("submit", "jobs/job.json", "--no-wait")):
         refused = lab.run(*command)
         assert refused.wait() == 9

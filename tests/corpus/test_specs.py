@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.schema_values import ANYTHING
@@ -23,7 +23,7 @@ def fault_of(bad: BadSpec, faults: list[dict[str, Any]]) -> str | None:
         if where is None or not bad.first <= int(where[1] or 0) <= bad.last:
             return f"line {bad.first} to {bad.last} was meant, told was {said!r}"
     for words in bad.words:
-        if words not in said:
+        if words not in said and words not in said.replace('"', "'"):  # a name that holds a quote stands in double ones
             return f"nobody said {words!r}: {said!r}"
     return None if faults else "no fault was told"
 
@@ -45,6 +45,7 @@ def test_a_faulty_spec_is_named_with_its_line(family: Callable[[], Iterator[BadS
 
 @settings(max_examples=250, deadline=None)
 @given(key=st.sampled_from(KEYS), value=ANYTHING)
+@example(key="trial", value={"'": 1})
 def test_any_value_that_the_schema_refuses_is_named_with_its_line(gate: Gate, key: str, value: Any) -> None:
     spec = with_value(key, value)
     if VALIDATOR.is_valid(spec):

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("resume", "Go on after any interruption, pause or gate stop."),
     "failures": ("failures", "Group what failed by cause, with a hint for each."),
     "show": ("show", "Show one item with all its attempts."),
+    "cost": ("cost", "Show what a job cost, by cause and by endpoint."),
     "retry-failed": ("retry_failed", "Send failed items again."),
     "reconcile": ("reconcile", "Settle items in doubt."),
     "pause": ("pause", "Stop sending for now; resume goes on."),

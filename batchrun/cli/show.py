@@ -96,20 +96,30 @@ def _attempt_lines(attempt: dict[str, Any]) -> Iterator[str]:
 
 
 def _bill(attempt: dict[str, Any]) -> str:
-    words = BILLED[attempt["billed"]]
-    if attempt["cost_pusd"]:
-        return f"{words} {dollars(attempt['cost_pusd'])}"
-    most = attempt["reserved_pusd"]
-    return f"{words} (at most {dollars(most)})" if most and attempt["billed"] == "perhaps" else words
+    words, certain, most = BILLED[attempt["billed"]], attempt["cost_pusd"], attempt["reserved_pusd"]
+    if certain:
+        words += f" {dollars(certain)}"
+    if most and attempt["billed"] != "no":
+        words += f" (at most {dollars(most)}{' more' if certain else ''})"
+    reported = attempt["reported_pusd"]
+    return words if reported is None else f"{words}; the endpoint says {dollars(reported)}"
 
 
 def _facts(attempt: dict[str, Any]) -> Iterator[str]:
     if attempt["finish_reason"]:
         yield f"finish_reason {one_line(attempt['finish_reason'])}"
-    if attempt["completion_tokens"] is not None:
-        yield f"{attempt['prompt_tokens']} in / {attempt['completion_tokens']} out tokens"
+    if attempt["prompt_tokens"] is not None or attempt["completion_tokens"] is not None:
+        yield "{} in / {} out tokens".format(*(_told(attempt[f"{one}_tokens"]) for one in ("prompt", "completion")))
+    if attempt["cached_tokens"]:
+        yield f"{attempt['cached_tokens']:,} of them from the provider's cache"
+    if attempt["reasoning_tokens"]:
+        yield f"{attempt['reasoning_tokens']:,} tokens of reasoning"
     if attempt["warning"]:
         yield f"worth a look: {attempt['warning']}"
+
+
+def _told(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
 
 
 # -- request and answer -----------------------------------------------------------------------------------------------
@@ -167,13 +177,15 @@ def _json(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> 
             name: attempt[name]
             for name in (
                 "no", "attempt_id", "state", "endpoint", "duration_s", "waited_s", "http_status", "cause", "message",
-                "finish_reason", "warning", "prompt_tokens", "completion_tokens", "charge", "billed", "request_id",
-                "response_id", "worker", "revision",
+                "finish_reason", "warning", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens",
+                "charge", "billed", "request_id", "response_id", "worker", "revision",
             )
         }  # fmt: skip
         cost, kept = attempt["cost_pusd"], attempt["reserved_pusd"]
         values["cost_usd"] = None if cost is None else usd(cost)
-        values["possible_usd"] = usd(kept) if kept and attempt["billed"] == "perhaps" else None
+        values["possible_usd"] = usd(kept) if kept and attempt["billed"] != "no" else None
+        reported = attempt["reported_pusd"]
+        values["reported_usd"] = None if reported is None else usd(reported)
         values |= {
             name: rfc3339(attempt[name]) for name in ("queued_at", "claimed_at", "sent_at", "first_byte_at", "ended_at")
         }

@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from batchrun.cli.say import dollars, duration, next_lines, rfc3339
+from batchrun.core.wording import several
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from batchrun.core.states import ItemState
+    from batchrun.ledger.reports import AttemptReport
     from batchrun.runner.gear import Arrival
     from batchrun.runner.standing import Standing
 
@@ -18,6 +20,7 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
     from batchrun.core.states import AttemptState, ItemState
 
     job, attempts = standing.job, standing.attempts
+    price = job.spec["price"]
     counts = {state.value: standing.counts[state] for state in ItemState}
     by_state = {state.value: attempts.by_state.get(state, 0) for state in AttemptState if state.is_outcome}
     return {
@@ -37,8 +40,8 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
             "answers_without_usage": attempts.without_usage,
         },
         "billing": {
-            "certain_usd": usd(attempts.certain_pusd) if job.spec["price"] else None,
-            "possible_usd": usd(attempts.possible_pusd) if job.spec["price"] else None,
+            "certain_usd": usd(attempts.certain_pusd) if price else None,
+            "possible_usd": usd(attempts.possible_pusd) if price and not attempts.unbounded else None,
             "certain_requests": attempts.certain_requests,
             "possible_requests": attempts.possible_requests,
         },
@@ -207,9 +210,16 @@ def money_text(standing: "Standing") -> list[str]:
         f"  tokens    {attempts.prompt_tokens:,} in, {attempts.completion_tokens:,} out",
     ]
     if job.spec["price"]:
-        possible = f", at most {dollars(attempts.possible_pusd)} in doubt" if attempts.possible_requests else ""
-        lines.append(f"  cost      {dollars(attempts.certain_pusd)} certain{possible}")
+        lines.append(f"  cost      {cost_text(attempts)}")
     return lines
+
+
+def cost_text(attempts: "AttemptReport", certain: str = "certain") -> str:
+    """Write what requests of a job with prices cost: for certain, what it may be more, and what nobody can bound."""
+    words = f"{dollars(attempts.certain_pusd)} {certain}"
+    if attempts.possible_pusd:
+        words += f", at most {dollars(attempts.possible_pusd)} {'in doubt' if attempts.possible_requests else 'more'}"
+    return words + (f", and {several(attempts.unbounded, 'request')} without a price" if attempts.unbounded else "")
 
 
 _WARNINGS = {

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from batchrun.cli.say import dollars, duration
+from batchrun.cli.standing import cost_text
 from batchrun.core.printable import clip, columns_taken, one_line
 from batchrun.core.wording import several
 
@@ -108,8 +109,7 @@ def _costs(report: "TrialReport") -> Iterator[str]:
         if report.endpoint and not is_local(report.endpoint):
             yield "  cost      not known: the spec has no price"
         return
-    possible = f", at most {dollars(attempts.possible_pusd)} in doubt" if attempts.possible_requests else ""
-    yield f"  cost      {dollars(attempts.certain_pusd)} for the trial{possible}"
+    yield f"  cost      {cost_text(attempts, 'for the trial')}"
 
 
 def _projected(report: "TrialReport") -> Iterator[str]:

@@ -76,6 +76,10 @@ class Usage:
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cached_tokens: int | None = None  # of the prompt's, read from the provider's cache
+    cache_write_tokens: int | None = None  # of the prompt's, written into it
+    reasoning_tokens: int | None = None
+    unnamed_tokens: int = 0  # counted, and neither the prompt's nor the answer's: reasoning that the answer leaves out
 
     @property
     def is_known(self) -> bool:
@@ -102,6 +106,7 @@ class Evidence:
     warning: str | None = None  # an answer worth a look: "length", "content_filter", "empty", "no_usage"
     request_id: str | None = None  # the endpoint's x-request-id
     response_id: str | None = None  # `id` of the answer
+    reported_pusd: int | None = None  # what the endpoint says that it cost
     raw: bytes | None = field(default=None, repr=False)  # the body as it came (decompressed)
 
 

@@ -1,6 +1,7 @@
 """Money: prices per token and what an attempt costs, exactly, in picodollars (1 USD = 10**12 pUSD)."""
 
 import re
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from math import isfinite
 
@@ -15,12 +16,26 @@ _PER_TOKEN = Decimal(PUSD) / 1_000_000
 
 
 class Price(BaseModel):
-    """What the endpoint charges, in USD per million tokens."""
+    """What the endpoint charges, in USD per million tokens. What is None is not known."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     input_per_1m_usd: Decimal = Field(ge=0, le=10_000, description="USD per million prompt tokens")
     output_per_1m_usd: Decimal = Field(ge=0, le=10_000, description="USD per million completion tokens")
+    cached_input_per_1m_usd: Decimal | None = Field(
+        default=None, ge=0, le=10_000, description="USD per million prompt tokens read from the provider's cache"
+    )
+    cache_write_per_1m_usd: Decimal | None = Field(
+        default=None, ge=0, le=10_000, description="USD per million prompt tokens written into the provider's cache"
+    )
+    per_request_usd: Decimal = Field(default=Decimal(0), ge=0, le=10_000, description="USD per request, beside tokens")
+
+    @property
+    def is_free(self) -> bool:
+        """True where nothing of a request costs anything."""
+        return not any(
+            (self.input_per_1m_usd, self.output_per_1m_usd, self.cache_write_per_1m_usd, self.per_request_usd)
+        )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -37,17 +52,38 @@ def exact_amount(value: object) -> object:
     return value
 
 
-def cost_pusd(price: Price | None, *, prompt_tokens: int | None, completion_tokens: int | None) -> int | None:
-    """Return what these tokens cost, rounded up to a picodollar; None when the price or a count is unknown."""
-    if price is None or prompt_tokens is None or completion_tokens is None:
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an attempt costs by its usage, in picodollars: so much for certain, and at most so much on top."""
+
+    certain_pusd: int
+    open_pusd: int = 0
+
+
+def cost_of(price: Price | None, usage: Usage) -> Cost | None:
+    """Return what a reported usage costs, rounded up to a picodollar; None where that cannot be told at all.
+
+    A count for which there is no price leaves a range open: tokens read from a cache cost at most the price of input,
+    tokens written into one at least that and at most twice as much (no provider known to us asks for more), and those
+    that only the total counts may be output, or nothing.
+    """
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    if price is None or prompt is None or completion is None or read + written > prompt:
         return None
-    exact = (price.input_per_1m_usd * prompt_tokens + price.output_per_1m_usd * completion_tokens) * _PER_TOKEN
+    fresh, output = price.input_per_1m_usd, price.output_per_1m_usd
+    certain, on_top = fresh * (prompt - read - written) + output * completion, output * usage.unnamed_tokens
+    if read:
+        certain += (price.cached_input_per_1m_usd or 0) * read
+        on_top += fresh * read if price.cached_input_per_1m_usd is None else 0
+    if written:
+        certain += (fresh if price.cache_write_per_1m_usd is None else price.cache_write_per_1m_usd) * written
+        on_top += fresh * written if price.cache_write_per_1m_usd is None else 0
+    return Cost(_rounded(certain * _PER_TOKEN + price.per_request_usd * PUSD), _rounded(on_top * _PER_TOKEN))
+
+
+def _rounded(exact: Decimal) -> int:
     return min(int(exact.to_integral_value(ROUND_CEILING)), MOST_PUSD)
-
-
-def usage_cost_pusd(price: Price | None, usage: Usage) -> int | None:
-    """Return what a reported usage costs; None when it is not known."""
-    return cost_pusd(price, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
 
 
 def worst_cost_pusd(price: Price | None, *, body_bytes: int, max_output_tokens: int) -> int | None:
@@ -56,7 +92,11 @@ def worst_cost_pusd(price: Price | None, *, body_bytes: int, max_output_tokens: 
     A token is at least one byte of the request's body for the byte-level vocabularies in use, so the body's length
     bounds the prompt's tokens.
     """
-    return cost_pusd(price, prompt_tokens=body_bytes, completion_tokens=max_output_tokens)
+    if price is None:
+        return None
+    dearest = max(price.input_per_1m_usd, price.cached_input_per_1m_usd or 0, price.cache_write_per_1m_usd or 0)
+    of_tokens = dearest * body_bytes + price.output_per_1m_usd * max_output_tokens
+    return _rounded(of_tokens * _PER_TOKEN + price.per_request_usd * PUSD)
 
 
 def to_pusd(amount_usd: Decimal | str | None) -> int | None:
@@ -69,3 +109,8 @@ def usd(pusd: int) -> str:
     sign, whole, rest = "-" if pusd < 0 else "", *divmod(abs(pusd), PUSD)
     places = f"{rest:012d}".rstrip("0").ljust(2, "0")
     return f"{sign}{whole}.{places}"
+
+
+def amount_text(amount: Decimal) -> str:
+    """Write an amount as it was given, without an exponent or needless zeros."""
+    return f"{amount.normalize():f}"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchrun.core.answer_view import choices_of
-from batchrun.core.outcome import NO_USAGE, Usage
+from batchrun.core.outcome import Usage
 from batchrun.endpoint.problem import problem_of
+from batchrun.endpoint.usage import read_usage
 
-MOST_TOKENS = 10**8  # a count above this is a fault, and no ledger could add up what it would cost
 ENDINGS = ["length", "content_filter"]  # reasons to look at an answer
 # A choice that ended so is no answer: vLLM and SGLang write "abort" where the server stopped, half-way, under a 200.
 BROKEN_OFF = {"error": "ended in an error", "abort": "was broken off by the endpoint"}
@@ -48,28 +48,6 @@ def read_answer(body: dict[str, Any], path: str) -> Answer:
         if route.endswith(ending):
             return check(body)
     return Answer()
-
-
-def read_usage(body: dict[str, Any]) -> Usage:
-    """Read the token counts; whatever is no count (null, text, negative, true) is "not told"."""
-    usage = body.get("usage")
-    if not isinstance(usage, dict):
-        return NO_USAGE
-    prompt = _count(usage, "prompt_tokens", "input_tokens")
-    completion = _count(usage, "completion_tokens", "output_tokens")
-    if completion is None and prompt is not None and prompt == _count(usage, "total_tokens") and "data" in body:
-        completion = 0  # embeddings: the total says that there are no others
-    return Usage(prompt, completion)
-
-
-def _count(usage: dict[str, Any], *names: str) -> int | None:
-    for name in names:
-        value = usage.get(name)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
-            return value
-    return None
 
 
 def _chat(body: dict[str, Any]) -> Answer:

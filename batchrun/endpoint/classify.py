@@ -6,12 +6,13 @@ from typing import Any
 
 from batchrun.core.outcome import PROVES_NOT_SENT, Break, BreakKind, Charge, Evidence, Reply, Scope, Usage
 from batchrun.core.states import AttemptState
-from batchrun.endpoint.answer import Answer, read_answer, read_usage, shows_work
+from batchrun.endpoint.answer import Answer, read_answer, shows_work
 from batchrun.endpoint.body import BOM, Form, read_json
 from batchrun.endpoint.gateway import gateway_of, upstream_answered
 from batchrun.endpoint.key import Mask
 from batchrun.endpoint.problem import Problem, problem_inside, problem_of
 from batchrun.endpoint.retry_after import retry_after_s
+from batchrun.endpoint.usage import read_usage, reported_pusd
 from batchrun.endpoint.wording import body_words, looks_like_page, status_words, tidy
 
 KEPT_BYTES = 65_536  # of a body that is no answer
@@ -143,7 +144,8 @@ def _worked_all_the_same(reply: Reply, body: dict[str, Any], mask: Mask) -> Evid
     usage = read_usage(body)
     verdict = Verdict(UNUSABLE, "error_in_answer", Charge.CERTAIN if usage.is_known else Charge.POSSIBLE, Scope.ITEM)
     evidence = _useless(reply, verdict, "a refusal that shows that the work was done", mask)
-    return replace(evidence, usage=usage, response_id=_short(body.get("id"), mask))
+    reported = reported_pusd(reply.headers, body)
+    return replace(evidence, usage=usage, response_id=_short(body.get("id"), mask), reported_pusd=reported)
 
 
 # --- anything but a 2xx ---
@@ -230,7 +232,8 @@ def _of_json(reply: Reply, value: object, path: str, mask: Mask) -> Evidence:
     if answer.fault:
         verdict = Verdict(UNUSABLE, answer.cause, Charge.CERTAIN if usage.is_known else Charge.POSSIBLE, Scope.ITEM)
         evidence = _useless(reply, verdict, f"the answer is of no use: {answer.fault}", mask)
-        return replace(evidence, usage=usage, response_id=response_id)
+        reported = reported_pusd(reply.headers, body)
+        return replace(evidence, usage=usage, response_id=response_id, reported_pusd=reported)
     # Most attempts come this way: nothing is built twice.
     return Evidence(
         outcome=ANSWERED,
@@ -244,6 +247,7 @@ def _of_json(reply: Reply, value: object, path: str, mask: Mask) -> Evidence:
         warning=answer.warning(usage),
         request_id=_request_id(reply, mask),
         response_id=response_id,
+        reported_pusd=reported_pusd(reply.headers, body),
         raw=mask.answer(reply.body),
     )
 
@@ -259,7 +263,8 @@ def _of_error_inside(reply: Reply, value: object, problem: Problem, usage: Usage
         verdict = inside if inside.outcome is REFUSED else verdict
     inside_words = f", with an error {status_words(status)} inside" if status else ", with an error inside"
     message = _join(f"{status_words(reply.status)}{inside_words}", verdict.words, tidy(problem.words, mask))
-    return replace(_evidence(reply, verdict, message, raw=mask.answer(reply.body), mask=mask), usage=usage)
+    evidence = _evidence(reply, verdict, message, raw=mask.answer(reply.body), mask=mask)
+    return replace(evidence, usage=usage, reported_pusd=reported_pusd(reply.headers, value))
 
 
 def _useless(reply: Reply, verdict: Verdict, words: str, mask: Mask, *, kept: int | None = None) -> Evidence:
@@ -281,6 +286,7 @@ def _evidence(reply: Reply, verdict: Verdict, message: str, *, raw: bytes | None
         status=reply.status,
         retry_after_s=_wait_s(reply),
         request_id=_request_id(reply, mask),
+        reported_pusd=reported_pusd(reply.headers),
         raw=raw,
     )
 

@@ -22,15 +22,17 @@ class Settlement:
     worker_id: int
     evidence: Evidence
     decision: Decision
-    cost_pusd: int | None  # by usage; None: not known
+    cost_pusd: int | None  # for certain, by usage; None: not known
     reserved_pusd: int
     now: float
+    open_pusd: int = 0  # what may have to be paid on top of the cost
 
     @property
     def kept_pusd(self) -> int:
-        """What stays reserved: nothing where it was free or is priced, else the worst case."""
-        is_settled = self.evidence.charge is Charge.NONE or self.cost_pusd is not None
-        return 0 if is_settled else self.reserved_pusd
+        """What stays reserved: nothing where it was free, what its price leaves open, else the worst case."""
+        if self.evidence.charge is Charge.NONE:
+            return 0
+        return self.reserved_pusd if self.cost_pusd is None else self.open_pusd
 
 
 _COLUMNS = (
@@ -49,6 +51,9 @@ _COLUMNS = (
     "warning",
     "prompt_tokens",
     "completion_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "reported_pusd",
     "request_id",
     "response_id",
 )
@@ -134,6 +139,9 @@ def _values(one: Settlement) -> dict[str, Any]:
         "a_warning": evidence.warning,
         "a_prompt_tokens": evidence.usage.prompt_tokens,
         "a_completion_tokens": evidence.usage.completion_tokens,
+        "a_cached_tokens": evidence.usage.cached_tokens,
+        "a_reasoning_tokens": evidence.usage.reasoning_tokens,
+        "a_reported_pusd": evidence.reported_pusd,
         "a_request_id": storable(evidence.request_id),
         "a_response_id": storable(evidence.response_id),
     }

@@ -28,6 +28,7 @@ class AttemptReport:
     certain_pusd: int
     possible_pusd: int  # the most that doubtful attempts, and paid ones without usage, can have cost
     unpriced_certain: int  # certain ones whose cost is not known
+    unbounded: int  # billed, or possibly, at a price that was not known: no sum holds them
 
     @property
     def total(self) -> int:
@@ -75,12 +76,12 @@ def count_trial(connection: Connection, job_id: int) -> dict[ItemState, int]:
     return {state: found.get(state, 0) for state in ItemState}
 
 
-_HALF = 10**9
+HALF = 10**9  # a sum of money is read in two parts
 
 
-def _sum(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
+def sum_of_money(column: ColumnElement[int]) -> tuple[ColumnElement[int], ColumnElement[int]]:
     """Build a sum of money in two parts, high and low, which cannot overflow as one 64-bit sum can."""
-    return func.coalesce(func.sum(column // _HALF), 0), func.coalesce(func.sum(column % _HALF), 0)
+    return func.coalesce(func.sum(column // HALF), 0), func.coalesce(func.sum(column % HALF), 0)
 
 
 def report_attempts(connection: Connection, job_id: int, *, trial_only: bool = False) -> AttemptReport:
@@ -92,23 +93,27 @@ def report_attempts(connection: Connection, job_id: int, *, trial_only: bool = F
         func.coalesce(func.sum(attempts.c.prompt_tokens), 0),
         func.coalesce(func.sum(attempts.c.completion_tokens), 0),
         func.sum(case((attempts.c.prompt_tokens.is_(None) | attempts.c.completion_tokens.is_(None), 1), else_=0)),
-        *_sum(attempts.c.cost_pusd),
-        *_sum(attempts.c.reserved_pusd),
+        *sum_of_money(attempts.c.cost_pusd),
+        *sum_of_money(attempts.c.reserved_pusd),
         func.sum(case((attempts.c.cost_pusd.is_(None), 1), else_=0)),
+        func.sum(case((attempts.c.cost_pusd.is_(None) & (attempts.c.reserved_pusd == 0), 1), else_=0)),
     ).where(attempts.c.job_id == job_id)
     if trial_only:
         query = query.join(items, items.c.id == attempts.c.key // (1 << FENCE_BITS)).where(items.c.is_trial)
     by_state: dict[AttemptState, int] = {}
-    totals = dict.fromkeys(("prompt", "completion", "blind", "n_c", "n_p", "certain", "possible", "unpriced"), 0)
+    totals = dict.fromkeys(
+        ("prompt", "completion", "blind", "n_c", "n_p", "certain", "possible", "unpriced", "blank"), 0
+    )
     rows = connection.execute(query.group_by(attempts.c.state, attempts.c.charge))
-    for state, charge, count, prompt, completion, blind, *money, unpriced in rows:
-        cost, reserved = (int(money[at]) * _HALF + int(money[at + 1]) for at in (0, 2))
+    for state, charge, count, prompt, completion, blind, *money, unpriced, unbounded in rows:
+        cost, reserved = (int(money[at]) * HALF + int(money[at + 1]) for at in (0, 2))
         by_state[AttemptState(state)] = by_state.get(AttemptState(state), 0) + count
         totals["prompt"] += int(prompt)
         totals["completion"] += int(completion)
         if state == AttemptState.ANSWERED:
             totals["blind"] += int(blind)
         totals["possible"] += reserved
+        totals["blank"] += int(unbounded) if charge != Charge.NONE else 0
         if charge == Charge.CERTAIN:
             totals["n_c"] += count
             totals["certain"] += cost
@@ -126,6 +131,7 @@ def report_attempts(connection: Connection, job_id: int, *, trial_only: bool = F
         certain_pusd=totals["certain"],
         possible_pusd=totals["possible"],
         unpriced_certain=totals["unpriced"],
+        unbounded=totals["blank"],
     )
 
 

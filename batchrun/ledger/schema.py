@@ -169,9 +169,12 @@ attempts = Table(
     Column("warning", Text),
     Column("prompt_tokens", BigInteger),
     Column("completion_tokens", BigInteger),
+    Column("cached_tokens", BigInteger),  # of the prompt's; NULL: not told
+    Column("reasoning_tokens", BigInteger),
     Column("charge", Text, nullable=False),  # certain, possible, none
-    Column("cost_pusd", BigInteger),  # by usage; NULL: not known
-    Column("reserved_pusd", BigInteger, nullable=False),  # kept while the outcome is unknown
+    Column("cost_pusd", BigInteger),  # for certain, by usage; NULL: not known
+    Column("reserved_pusd", BigInteger, nullable=False),  # the most that may have to be paid on top of it
+    Column("reported_pusd", BigInteger),  # what the endpoint itself says that it cost; NULL: it does not say
     Column("request_id", Text),
     Column("response_id", Text),
     Column("idempotency_key", Text),

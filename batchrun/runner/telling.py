@@ -67,7 +67,7 @@ def output_item(ledger: Ledger, row: Result, *, asked: Asked | None = None) -> O
     state = ItemState(row.state)
     key, cost = row.key, row.cost_pusd
     is_told = state is not ItemState.REJECTED
-    doubtful = row.charge == Charge.POSSIBLE and row.reserved_pusd
+    is_open = row.charge is not None and row.charge != Charge.NONE and row.reserved_pusd
     return OutputItem(
         custom_id=row.custom_id,
         state=state,
@@ -88,6 +88,6 @@ def output_item(ledger: Ledger, row: Result, *, asked: Asked | None = None) -> O
         duration_s=row.duration_s,
         cause=row.item_cause,
         message=row.item_message,
-        possible_cost_usd=usd(row.reserved_pusd) if doubtful else None,
+        possible_cost_usd=usd(row.reserved_pusd) if is_open else None,
         asked=asked,
     )

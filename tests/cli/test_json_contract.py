@@ -214,6 +214,8 @@ def _look_at_it(show: Show) -> None:
     for item in ("a00000", "a00001", "a00002", "line-15"):
         show.run("show", "batch-001", item)
     show.run("show", "batch-001", "a00000", "--request", "--response")
+    receipt = show.run("cost", "batch-001")[0]
+    assert {line["cause"] for line in receipt["by_cause"]} == {None, "context_length", "cut_body"}
     show.run("show", "batch-001", "nothing", code=2)
     show.run("export", "batch-001")
     show.run("export", "batch-001", "-o", "all.jsonl")
@@ -247,6 +249,8 @@ def _other_jobs(show: Show) -> None:
     show.run("submit", "jobs/plain.json", "--no-trial")
     status = show.run("status", "plain")[0]
     assert status["billing"]["certain_usd"] is None
+    receipt = show.run("cost")[0]
+    assert (receipt["price"], receipt["total"]["certain_usd"], receipt["total"]["unpriced_requests"]) == (None, None, 4)
 
 
 def _streams(show: Show) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchrun.core.outcome import Usage
-from batchrun.core.prices import PUSD, Price, cost_pusd, to_pusd, usage_cost_pusd, usd, worst_cost_pusd
+from batchrun.core.prices import PUSD, Cost, Price, cost_of, to_pusd, usd, worst_cost_pusd
 from batchrun.core.sample import choose
 from batchrun.core.stats import mean, percentile
 
@@ -15,24 +15,64 @@ PRICE = Price(input_per_1m_usd=Decimal("0.15"), output_per_1m_usd=Decimal("0.6")
 
 
 def test_a_cost_is_exact() -> None:
-    assert cost_pusd(PRICE, prompt_tokens=1_000_000, completion_tokens=0) == 150_000_000_000
-    assert usd(cost_pusd(PRICE, prompt_tokens=1_000, completion_tokens=500) or 0) == "0.00045"
+    assert cost_of(PRICE, Usage(1_000_000, 0)) == Cost(150_000_000_000)
+    assert cost_of(PRICE, Usage(1_000, 500)) == Cost(450_000_000)
     cheap = Price(input_per_1m_usd=Decimal("0.0375"), output_per_1m_usd=Decimal(0))
-    assert cost_pusd(cheap, prompt_tokens=1, completion_tokens=0) == 37_500
+    assert cost_of(cheap, Usage(1, 0)) == Cost(37_500)
 
 
-def test_what_is_not_known_costs_none_never_nothing() -> None:
-    assert usage_cost_pusd(PRICE, Usage(10, None)) is None
-    assert usage_cost_pusd(None, Usage(10, 10)) is None
+@pytest.mark.parametrize(
+    ("price", "usage"),
+    [
+        (PRICE, Usage(10, None)),
+        (PRICE, Usage(None, 10)),
+        (None, Usage(10, 10)),
+        (PRICE, Usage(10, 5, cached_tokens=11)),
+    ],
+    ids=["no answer's", "no prompt's", "no price", "more of the prompt cached than there is"],
+)
+def test_what_is_not_known_costs_none_never_nothing(price: Price | None, usage: Usage) -> None:
+    assert cost_of(price, usage) is None
 
 
-@given(st.integers(0, 10_000), st.integers(0, 10_000), st.integers(0, 10_000))
-def test_the_worst_case_is_never_below_the_cost(prompt: int, answer: int, slack: int) -> None:
-    cost = cost_pusd(PRICE, prompt_tokens=prompt, completion_tokens=answer)
-    worst = worst_cost_pusd(PRICE, body_bytes=prompt + slack, max_output_tokens=answer)
+@pytest.mark.parametrize(
+    ("more", "usage", "cost"),
+    [
+        ({}, Usage(1_000, 100, cached_tokens=800), Cost(90_000_000, 120_000_000)),
+        ({"cached_input_per_1m_usd": "0.075"}, Usage(1_000, 100, cached_tokens=800), Cost(150_000_000)),
+        ({"cached_input_per_1m_usd": 0}, Usage(1_000, 100, cached_tokens=800), Cost(90_000_000)),
+        ({}, Usage(1_000, 100, cache_write_tokens=400), Cost(210_000_000, 60_000_000)),
+        ({"cache_write_per_1m_usd": "0.1875"}, Usage(1_000, 100, cache_write_tokens=400), Cost(225_000_000)),
+        ({}, Usage(1_000, 100, unnamed_tokens=50), Cost(210_000_000, 30_000_000)),
+        ({"per_request_usd": "0.005"}, Usage(1_000, 100), Cost(5_210_000_000)),
+    ],
+)
+def test_what_has_no_price_of_its_own_leaves_a_range(more: dict[str, object], usage: Usage, cost: Cost) -> None:
+    assert cost_of(Price.model_validate(PRICE.model_dump() | more), usage) == cost
+
+
+AMOUNTS = st.decimals(0, 100, places=4)
+
+
+@given(AMOUNTS, AMOUNTS, st.none() | AMOUNTS, st.none() | AMOUNTS, AMOUNTS, st.data())
+def test_the_worst_case_is_never_below_the_cost(
+    fresh: Decimal, output: Decimal, cached: Decimal | None, write: Decimal | None, fee: Decimal, data: st.DataObject
+) -> None:
+    price = Price(
+        input_per_1m_usd=fresh,
+        output_per_1m_usd=output,
+        cached_input_per_1m_usd=cached,
+        cache_write_per_1m_usd=write,
+        per_request_usd=fee,
+    )
+    prompt, answer = data.draw(st.integers(0, 10_000)), data.draw(st.integers(0, 10_000))
+    read = data.draw(st.integers(0, prompt))
+    written = 0 if write is None else data.draw(st.integers(0, prompt - read))
+    cost = cost_of(price, Usage(prompt, answer, cached_tokens=read, cache_write_tokens=written))
+    worst = worst_cost_pusd(price, body_bytes=prompt + data.draw(st.integers(0, 9)), max_output_tokens=answer)
     assert cost is not None
     assert worst is not None
-    assert worst >= cost
+    assert worst + 1 >= cost.certain_pusd + cost.open_pusd  # each is rounded up to a picodollar
 
 
 @pytest.mark.parametrize(

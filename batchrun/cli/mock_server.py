@@ -10,7 +10,7 @@ from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit, say
 from batchrun.errors import UsageFault
-from batchrun.mock.config import RATES, MockConfig
+from batchrun.mock.config import RATES, SPEND_LOGS, MockConfig
 
 # Setting -> (type, what it is). Settings that are not listed are for tests.
 OPTIONS: dict[str, tuple[Any, str]] = {
@@ -33,6 +33,9 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "bad_json_rate": (float, "Share answered with a web page, and billed."),
     "drip_rate": (float, "Share answered in small pieces."),
     "faults_per_item": (int, "Only so many first arrivals of a request may be faulty."),
+    "stores": (bool, 'Keep chat completions that ask for it ("store": true), to be listed by metadata.'),
+    "spend_log": (click.Choice(SPEND_LOGS), "Play a LiteLLM proxy with a spend log of costs, or of answers too."),
+    "replay_s": (float, "Give an answer again to its Idempotency-Key, unbilled, for so long."),
     "seed": (int, "What faults, answers and times are drawn from."),
 }
 
@@ -42,10 +45,14 @@ def mock_options(function: Callable[..., Any]) -> Callable[..., Any]:
     defaults = {field.name: field.default for field in fields(MockConfig)} | {"port": 8000, "model": None}
     for name, (kind, text) in reversed(OPTIONS.items()):
         flag = "--" + name.replace("_", "-")
-        kind = click.FloatRange(0, 1) if name in RATES else kind
         default = defaults[name]
+        if kind is bool:
+            function = click.option(flag, is_flag=True, help=text)(function)
+            continue
+        kind = click.FloatRange(0, 1) if name in RATES else kind
+        metavar = None if isinstance(kind, click.Choice) else _metavar(name)
         function = click.option(
-            flag, type=kind, metavar=_metavar(name), default=default, show_default=default is not None, help=text
+            flag, type=kind, metavar=metavar, default=default, show_default=default is not None, help=text
         )(function)
     return function
 

@@ -13,6 +13,8 @@ RATES = (
     "bad_json_rate",
     "drip_rate",
 )
+AMOUNTS = ("drain_s", "ttft_ms", "itl_ms", "latency_ms", "latency_sigma", "drip_s", "retry_after_s", "replay_s")
+SPEND_LOGS = ("costs", "answers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,13 @@ class MockConfig:
     faults_per_item: int | None = None
     """Only so many first arrivals of one body may be faulty; None sets no bound."""
 
+    stores: bool = False
+    """Whether chat completions with `"store": true` are kept, listed by metadata and found by id."""
+    spend_log: str | None = None
+    """Play a LiteLLM proxy: marks in the headers, and a spend log that holds "costs", or "answers" too."""
+    replay_s: float | None = None
+    """How long a whole answer is given again to its `Idempotency-Key`, unbilled; None honours no key."""
+
     log_path: str | None = None
     """JSONL file that the request log is appended to; None logs nothing."""
 
@@ -97,7 +106,9 @@ class MockConfig:
             raise ValueError(f"'answer_spread' is {self.answer_spread}, but a share must lie in 0..1")
 
     def _check_amounts(self) -> None:
-        for name in ("drain_s", "ttft_ms", "itl_ms", "latency_ms", "latency_sigma", "drip_s", "retry_after_s"):
+        if self.spend_log not in (None, *SPEND_LOGS):
+            raise ValueError(f"'spend_log' is {self.spend_log!r}, but it must be one of {', '.join(SPEND_LOGS)}")
+        for name in AMOUNTS:
             amount = getattr(self, name)
             if amount is not None and not 0.0 <= amount < float("inf"):
                 raise ValueError(f"'{name}' is {amount}, but it must be 0 or more")

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 from batchrun.mock.config import MockConfig
 from batchrun.mock.log import Entry, RequestLog
+from batchrun.mock.memory import Memory
 from batchrun.mock.plan import Arrival, Plan
 from batchrun.mock.request import Request
 from batchrun.mock.routes import CONTROL_PREFIX, Router
@@ -23,7 +24,8 @@ class Endpoint:
         self.loop = loop
         self.stats = Stats()
         self.slots = Slots(config.slots, loop)
-        self._router = Router(config, self.stats, self.slots)
+        self.memory = Memory(config)
+        self._router = Router(config, self.stats, self.slots, self.memory)
         self._log = None if config.log_path is None else RequestLog(config.log_path)
         self._arrival_no = 0
         self._connection_no = 0

@@ -56,8 +56,12 @@ class Exchange:
             self._after(work.pace.ttft_s, lambda: self._deliver_stream(work, stream))
 
     def abandon(self, outcome: str) -> None:
-        """End before the plan is carried out; a hung exchange is called hung, whatever ends it."""
+        """End before the plan is carried out; a hung exchange is called hung, whatever ends it.
+
+        What is billed is done all the same, and kept.
+        """
         self._leave()
+        self._endpoint.memory.keep(self._arrival, self._plan)
         self._endpoint.see_out(self._arrival, "hung" if self.is_hung else outcome)
 
     def _after(self, delay_s: float, step: Callable[[], None]) -> None:
@@ -115,6 +119,7 @@ class Exchange:
 
     def _count_service(self, work: Work) -> None:
         self._endpoint.stats.count_service(work.prompt_tokens, work.completion_tokens, work.finish_reason)
+        self._endpoint.memory.keep(self._arrival, self._plan)
 
     def _leave(self) -> None:
         if self._timer is not None:

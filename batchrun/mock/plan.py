@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from batchrun.mock.faults import Fault
 from batchrun.mock.request import Request
-from batchrun.mock.response import JSON_TYPE
+from batchrun.mock.response import JSON_TYPE, render_error
 from batchrun.mock.timing import Pace
 
 
@@ -54,8 +54,14 @@ class Plan:
     work: Work | None = None
     stream: Stream | None = None  # instead of the body
     fault: Fault | None = None
+    kept: bytes = b""  # the whole answer, where something of it is kept
 
     @property
     def billed(self) -> bool:
         """Whether a provider would charge it: the work is done, even if the answer does not get through."""
         return self.work is not None
+
+
+def refuse(status: int, message: str, *, code: str | None = None, extra_head: bytes = b"") -> Plan:
+    """Make the plan of a request that is refused at once, in OpenAI's shape; nothing is done for it."""
+    return Plan(status, render_error(message, "invalid_request_error", code=code), extra_head=extra_head)

@@ -20,8 +20,9 @@ from batchrun.mock.timing import Clockwork, Pace
 class Planner:
     """Decide what happens to generation requests."""
 
-    def __init__(self, config: MockConfig, stats: Stats) -> None:
+    def __init__(self, config: MockConfig, stats: Stats, *, keeps_answers: bool = False) -> None:
         self._config = config
+        self._keeps_answers = keeps_answers
         self._stats = stats
         self._dice = Dice(config.seed)
         self._author = Author(config, self._dice)
@@ -70,13 +71,15 @@ class Planner:
         steps = count_steps(answers) if answers else 1
         is_cut = any(answer.is_cut for answer in answers)
         work = Work(pace, usage.prompt_tokens, usage.completion_tokens, steps, "length" if is_cut else "stop")
-        if fault is Fault.BAD_JSON:
-            return Plan(200, HTML_BODY, HTML_TYPE, work=work, fault=fault)
         stamp = Stamp(self._id_prefix + b"%d" % arrival.no, int(time.time()))
+        kept = self._render_body(ask, answers, usage, stamp) if self._keeps_answers else b""
+        if fault is Fault.BAD_JSON:
+            return Plan(200, HTML_BODY, HTML_TYPE, work=work, fault=fault, kept=kept)
         if ask.stream:
             stream = Stream(render_chunks(render_steps(ask, answers, usage, stamp), steps), steps)
-            return Plan(200, content_type=SSE_TYPE, work=work, stream=stream, fault=fault)
-        return Plan(200, self._render_body(ask, answers, usage, stamp), work=work, fault=fault)
+            return Plan(200, content_type=SSE_TYPE, work=work, stream=stream, fault=fault, kept=kept)
+        body = kept or self._render_body(ask, answers, usage, stamp)
+        return Plan(200, body, work=work, fault=fault, kept=kept)
 
     def _write_answers(self, ask: Ask, arrival: Arrival) -> list[Answer]:
         if arrival.item is None:

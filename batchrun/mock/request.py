@@ -24,6 +24,7 @@ class Request:
     headers: dict[bytes, bytes]  # names in lower case
     keep_alive: bool
     body: bytes = b""
+    query: str = ""  # without the question mark, as it came
 
 
 @dataclass(slots=True)
@@ -134,8 +135,8 @@ def _parse_head(head: bytes) -> _Body:
         if not colon:
             raise BadRequest(400, "a header line has no colon")
         headers[name.lower()] = value.strip()
-    path = words[1].partition(b"?")[0].decode("latin-1")
-    request = Request(words[0].decode("latin-1"), path, headers, _is_kept(words[2], headers))
+    path, _, query = words[1].decode("latin-1").partition("?")
+    request = Request(words[0].decode("latin-1"), path, headers, _is_kept(words[2], headers), query=query)
     is_held_back = headers.get(b"expect", b"").lower() == b"100-continue"
     return _Body(request, _measure_body(headers), is_held_back=is_held_back)
 

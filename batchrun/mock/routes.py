@@ -5,9 +5,10 @@ from hmac import compare_digest
 
 from batchrun.mock.asks import Route
 from batchrun.mock.config import MockConfig
-from batchrun.mock.plan import Arrival, Plan
+from batchrun.mock.memory import Memory
+from batchrun.mock.plan import Arrival, Plan, refuse
 from batchrun.mock.planner import Planner
-from batchrun.mock.response import TEXT_TYPE, render_error
+from batchrun.mock.response import TEXT_TYPE
 from batchrun.mock.slots import Slots
 from batchrun.mock.stats import Stats, render_metrics, render_stats
 
@@ -19,33 +20,35 @@ CONTROL_PREFIX = "/__"
 class Router:
     """Find the plan for any request."""
 
-    def __init__(self, config: MockConfig, stats: Stats, slots: Slots) -> None:
+    def __init__(self, config: MockConfig, stats: Stats, slots: Slots, memory: Memory) -> None:
         self._config = config
         self._stats = stats
         self._slots = slots
-        self._planner = Planner(config, stats)
+        self._memory = memory
+        self._planner = Planner(config, stats, keeps_answers=memory.keeps_answers)
         self._bearer = None if config.api_key is None else b"Bearer " + config.api_key.encode()
 
     def plan(self, arrival: Arrival) -> Plan:
         """Decide what happens to an arrival."""
         method, path = arrival.request.method, arrival.request.path
-        if path.startswith("/v1/") and not self._is_let_in(arrival):
-            return _refuse(401, "Incorrect API key provided.", code="invalid_api_key")
+        if path.startswith(("/v1/", "/spend/")) and not self._is_let_in(arrival):
+            return refuse(401, "Incorrect API key provided.", code="invalid_api_key")
         route = GENERATION.get(path)
         if route is not None and method == "POST":
-            return self._planner.plan(route, arrival)
-        plan = self._plan_control(method, path) if path.startswith(CONTROL_PREFIX) else self._plan_get(method, path)
+            return self._memory.note(arrival, self._memory.recall(arrival) or self._planner.plan(route, arrival))
+        plan = self._plan_control(method, path) if path.startswith(CONTROL_PREFIX) else self._plan_get(arrival)
         if plan is not None:
             return plan
         if route is not None:
-            return _refuse(405, f"Not allowed to {method} on {path} (HINT: POST)")
-        return _refuse(404, f"Invalid URL ({method} {path})")
+            return refuse(405, f"Not allowed to {method} on {path} (HINT: POST)")
+        return refuse(404, f"Invalid URL ({method} {path})")
 
     def _is_let_in(self, arrival: Arrival) -> bool:
         return self._bearer is None or compare_digest(arrival.request.headers.get(b"authorization", b""), self._bearer)
 
-    def _plan_get(self, method: str, path: str) -> Plan | None:
-        if method not in ("GET", "HEAD"):
+    def _plan_get(self, arrival: Arrival) -> Plan | None:
+        path = arrival.request.path
+        if arrival.request.method not in ("GET", "HEAD"):
             return None
         if path == "/v1/models":
             return Plan(200, _render_models(self._config.models))
@@ -53,7 +56,7 @@ class Router:
             return Plan(200)
         if path == "/metrics":
             return Plan(200, render_metrics(self._stats, self._slots, self._config.models[0]), TEXT_TYPE)
-        return None
+        return self._memory.look_up(arrival.request)
 
     def _plan_control(self, method: str, path: str) -> Plan | None:
         """Answer mock-only requests: `GET /__stats` shows the counters, `POST /__reset` sets them to zero.
@@ -71,7 +74,3 @@ class Router:
 def _render_models(names: tuple[str, ...]) -> bytes:
     models = [{"id": name, "object": "model", "created": 1700000000, "owned_by": "batchrun"} for name in names]
     return json.dumps({"object": "list", "data": models}).encode()
-
-
-def _refuse(status: int, message: str, *, code: str | None = None) -> Plan:
-    return Plan(status, render_error(message, "invalid_request_error", code=code))

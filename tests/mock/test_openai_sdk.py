@@ -100,3 +100,15 @@ def test_the_sdk_recognises_the_errors(settings: dict[str, Any], error: type[Exc
                 await client.chat.completions.create(model="mock", messages=MESSAGES)
 
     run(test)
+
+
+def test_the_sdk_finds_a_stored_completion() -> None:
+    async def test() -> None:
+        async with sdk(stores=True) as client:
+            completions = client.chat.completions
+            kept = await completions.create(model="mock", messages=MESSAGES, store=True, metadata={"attempt": "br-7"})
+            assert [one.id async for one in completions.list(metadata={"attempt": "br-7"}, limit=1)] == [kept.id]
+            assert (await completions.retrieve(kept.id)).choices == kept.choices
+            assert [one.content async for one in completions.messages.list(kept.id)] == ["[[q-1]] hello"]
+
+    run(test)

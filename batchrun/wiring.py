@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from batchrun.core.answer_check import AnswerCheck, check_of, judged
 from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
 from batchrun.core.rate import RateWindows
@@ -129,7 +130,7 @@ class House:
             longest_wait_s=self.settings.longest_wait_s,
             throttle_budget_s=self.settings.throttle_budget_s,
         )
-        return Rules(Judge(Profile(*statuses), Mask(key)), _price(job), policy)
+        return Rules(Judge(Profile(*statuses), Mask(key), check_of(job.spec)), _price(job), policy)
 
     def _waits(self, job: Job) -> Waits:
         own = self.settings.drain_timeout_s
@@ -150,9 +151,11 @@ class Judge:
 
     profile: Profile
     mask: Mask
+    check: AnswerCheck | None  # what is asked of answers beside their form
 
     def __call__(self, exchange: Reply | Break, path: str) -> Evidence:
-        return classify(exchange, path=path, profile=self.profile, mask=self.mask)
+        evidence = classify(exchange, path=path, profile=self.profile, mask=self.mask)
+        return evidence if self.check is None else judged(evidence, self.check)
 
     def clean(self, body: bytes) -> bytes:
         """Return a body as it may be written to disk: without the key, should the server echo it."""

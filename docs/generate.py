@@ -37,7 +37,7 @@ MEANINGS = {
     "on_unknown": "what to do when a request's fate is unknown; `hold` unless a flag or the environment says otherwise",
     "error_file": "default: beside the output, `batch_output.jsonl` -> `batch_output.errors.jsonl`",
     "trial.sample": "which items are tried; `mixed`: a third from the head, the rest from anywhere",
-    "trial": "the trial before the full run: see the four keys below",
+    "trial": "the trial before the full run: see the five keys below",
     "price.input_per_1m_usd": "price of a million input tokens",
     "price.output_per_1m_usd": "price of a million output tokens",
     "price.cached_input_per_1m_usd": "price of a million input tokens read from the provider's cache",
@@ -49,6 +49,8 @@ MEANINGS = {
     "BATCHRUN_HEARTBEAT_S": "between two signs of life of a process",
     "BATCHRUN_DEAD_AFTER_S": "without a sign of life, a process on another host counts as dead",
 }
+# What the schema says of a key in more than one breath.
+KINDS = {"response_schema": "object, name of a file, or `true`"}
 UNITS = {"_usd": "USD", "_s": "seconds", "max_tokens": "tokens", "concurrency": "requests", "retry_times": "retries"}
 
 
@@ -85,7 +87,7 @@ def _keys(schema: dict[str, Any], model: dict[str, Any], prefix: str) -> Iterato
         meaning = MEANINGS.get(name) or about.get("description", "")
         unit = next((unit for end, unit in UNITS.items() if key.endswith(end)), "")
         default = "needed" if key in needed else _default(about, nested)
-        yield name, [_kind(about, nested), default, unit, meaning]
+        yield name, [KINDS.get(name) or _kind(about, nested), default, unit, meaning]
         if nested:
             yield from _keys(schema, nested, f"{name}.")
 

@@ -31,6 +31,7 @@ DOORS = [
     (["pydantic_settings"], ["settings"]),
     (["jinja2"], ["files"]),
     (["pyarrow"], ["files"]),
+    (["jsonschema_rs"], ["core"]),
     (["structlog"], ["cli", "wiring"]),
 ]
 OWNERS = {package: set(rooms) for packages, rooms in DOORS for package in packages}

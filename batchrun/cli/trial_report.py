@@ -69,6 +69,7 @@ def _endings(answers: "Answers") -> Iterator[str]:
         counted = ", ".join(f"{one_line(name)} {count}" for name, count in answers.finish_reasons.most_common(6))
         yield f"  finish    {counted}"
     counts = (
+        (answers.invalid, "not of response_schema"),
         (answers.cut, "cut at the token limit"),
         (answers.empty, "empty"),
         (answers.identical, "identical"),
@@ -206,6 +207,7 @@ def _answers_json(answers: "Answers") -> dict[str, Any]:
     return {
         "total": answers.of,
         "finish_reasons": dict(answers.finish_reasons),
+        "invalid": answers.invalid,
         "cut": answers.cut,
         "empty": answers.empty,
         "reasoning_only": answers.reasoning_only,

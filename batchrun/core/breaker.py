@@ -64,8 +64,9 @@ class Breaker:
             self.answers += 1
             self._routes.add(path)
             self._refused.clear()
-            self._row.clear()
-            return None
+            if evidence.cause is None:
+                self._row.clear()
+                return None
         is_own_route = evidence.cause == ROUTE and to is ItemState.FAILED
         if evidence.scope is Scope.EVERYONE and not is_own_route:
             return self._refusal(item_id, evidence)

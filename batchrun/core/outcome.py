@@ -119,6 +119,10 @@ class Kind(StrEnum):
     OURS = "ours"  # this side ended it: a process that died or was stopped, a full disk, a person's decision
 
 
+# The one cause that an answered attempt can have: the answer is paid for, and not what the job's schema wants.
+INVALID_ANSWER = "invalid_answer"
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A failure's name for scripts, and what a user can do about it in any job (`runner/hints` knows the job's own)."""
@@ -171,6 +175,7 @@ CAUSES: dict[str, Cause] = {
         Cause("html", Kind.TRANSIENT, "OPENAI_BASE_URL answers with a web page: is it the API's address?"),
         Cause("error_in_answer", Kind.TRANSIENT, "look at the endpoint's words"),
         Cause("bad_json", Kind.TRANSIENT, "look at the raw answer with `batchrun show JOB ITEM --response`"),
+        Cause(INVALID_ANSWER, Kind.TRANSIENT, "look at the answer, or judge all of them by a mended schema"),
         Cause("no_choices", Kind.TRANSIENT, "look at the raw answer with `batchrun show JOB ITEM --response`"),
     )
 }

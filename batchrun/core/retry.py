@@ -45,8 +45,10 @@ class Decision:
 def decide(evidence: Evidence, tries: Tries, policy: RetryPolicy) -> Decision:
     """Say what follows from `evidence` for the item whose attempt it was."""
     match evidence.outcome:
-        case AttemptState.ANSWERED:
+        case AttemptState.ANSWERED if evidence.cause is None:
             return Decision(ItemState.COMPLETED, counted=1)
+        case AttemptState.ANSWERED:
+            return Decision(ItemState.FAILED, counted=1, cause=evidence.cause, message=evidence.message)
         case AttemptState.NOT_SENT:
             return Decision(
                 ItemState.PENDING, wait_s=policy.backoff_s(1), cause=evidence.cause, message=evidence.message

@@ -12,7 +12,7 @@ COMPLETIONS_PATH = "/v1/chat/completions"
 ENDPOINT_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 # Keys of the contract that a coming release honours. Accepting one now and doing nothing would be a lie.
-NOT_YET = ("order", "stream", "endpoints", "response_schema", "cache")
+NOT_YET = ("order", "stream", "endpoints", "cache")
 NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")  # a line's own
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -28,6 +28,9 @@ class TrialSpec(BaseModel):
     seed: int = Field(default=0, ge=0, description="seed of the random part")
     max_failed_share: float = Field(
         default=0.5, ge=0, le=1, description="the gate stops when more than this share did not complete"
+    )
+    max_invalid_share: float = Field(
+        default=0.5, ge=0, le=1, description="the gate stops when more than this share of the answers is invalid"
     )
 
 
@@ -60,6 +63,14 @@ class JobSpec(BaseModel):
     on_unknown: Literal["hold", "retry"] | None = Field(
         default=None, description="what to do when a request's fate is unknown"
     )
+    response_schema: Any = Field(
+        default=None,
+        json_schema_extra={
+            "anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}, {"const": True}, {"type": "null"}]
+        },
+        description="what answers must be: a JSON Schema, a file that holds one, or true for any JSON",
+    )
+    accept_fenced: bool = Field(default=False, description="JSON in a code fence is an answer of response_schema too")
     unknown_statuses: tuple[Annotated[int, Field(ge=300, le=599)], ...] = Field(
         default=(), description="HTTP statuses of this endpoint that do not prove that nothing was billed"
     )
@@ -92,6 +103,13 @@ class JobSpec(BaseModel):
     def _object(cls, value: object) -> object:
         if not isinstance(value, dict):
             raise ValueError("must be an object")
+        return value
+
+    @field_validator("response_schema", mode="before")
+    @classmethod
+    def _schema(cls, value: object) -> object:
+        if value is not None and value is not True and not (isinstance(value, dict | str) and value != ""):
+            raise ValueError("must be a JSON Schema, the name of a file that holds one, or true for any JSON")
         return value
 
     @field_validator("unknown_statuses", "refused_statuses", mode="before")

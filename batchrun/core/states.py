@@ -130,7 +130,7 @@ ITEM_MOVES: dict[str, ItemMove] = {
             {_I.IN_DOUBT},
             {_I.FAILED, _I.PENDING, _I.CANCELLED},
             "late owner, spool",
-            "a late refusal or useless answer of the attempt in doubt; fence + 1",
+            "a late refusal, useless or invalid answer of the attempt in doubt; fence + 1",
         ),
         _item(
             "consent",

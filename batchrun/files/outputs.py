@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from batchrun.core.outcome import INVALID_ANSWER
 from batchrun.core.states import ItemState
 from batchrun.core.surrogates import mend
 from batchrun.files.derived import DerivedFile, PartialFile
@@ -85,12 +86,15 @@ def answer_line(item: OutputItem) -> bytes:
 
 
 def error_line(item: OutputItem) -> bytes:
-    """Return the line of an item without an answer, newline included; a small JSON body of the endpoint is kept."""
-    body = b"null"
-    if item.raw is not None and len(item.raw) <= _SMALL_BODY_BYTES and is_strict_json(item.raw):
-        body = _body(item.raw)
+    """Return the line of an item that failed, newline included: with an invalid answer, or a small JSON body."""
+    body = _body(item.raw) if item.raw is not None and _is_shown(item, item.raw) else b"null"
     error = {"code": error_code(item), "message": error_words(item)}
     return _line(item, response=b"null" if item.status is None else _response(item, body), error=_json(error))
+
+
+def _is_shown(item: OutputItem, raw: bytes) -> bool:
+    is_small = len(raw) <= _SMALL_BODY_BYTES and is_strict_json(raw)
+    return is_small or item.cause == INVALID_ANSWER
 
 
 def _line(item: OutputItem, *, response: bytes, error: bytes) -> bytes:

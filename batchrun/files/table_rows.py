@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from batchrun.core.outcome import INVALID_ANSWER
 from batchrun.core.states import ItemState
 from batchrun.core.surrogates import mend, mended_text
 from batchrun.files.answer_rows import AnswerRow, answer_rows, prompt_for, prompts_of
@@ -72,7 +73,8 @@ def table_rows(item: OutputItem, layout: Layout) -> Iterator[Row]:
     The figures are the request's: they stand in its first row only, so that a column's sum is right.
     """
     is_done = item.state is ItemState.COMPLETED
-    answers = answer_rows(item.raw) if is_done and item.raw is not None else [AnswerRow(0)] if is_done else []
+    has_answer = is_done or item.cause == INVALID_ANSWER
+    answers = answer_rows(item.raw) if has_answer and item.raw is not None else [AnswerRow(0)] if is_done else []
     asked = item.asked
     body = asked.body if asked else None
     prompts = prompts_of(body) if body and layout.prompts else []

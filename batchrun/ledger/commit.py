@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from tenacity import Retrying, retry_if_exception, wait_exponential
 from tenacity.stop import stop_base
 
-from batchrun.core.states import AttemptState
+from batchrun.core.states import ItemState
 from batchrun.errors import LedgerFault
 from batchrun.ledger.claims import Claim, claim, lost_claims, release
 from batchrun.ledger.guards import lock_jobs
@@ -203,7 +203,7 @@ class GroupCommit:
         ]
 
     def _may_go_fast(self, one: Settlement) -> bool:
-        return one.evidence.outcome is AttemptState.ANSWERED and not self._is_repeat
+        return one.decision.to is ItemState.COMPLETED and not self._is_repeat
 
     def _settle(self, connection: Connection, one: Settlement) -> Settled:
         settled = settle(connection, one)

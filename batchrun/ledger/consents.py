@@ -79,7 +79,7 @@ def consent(connection: Connection, job_id: int, shown: Sequence[Stopped], *, no
     does anything of a purged job: its requests are gone.
     """
     lock_jobs(connection, [job_id])
-    fresh = {"tries": 0, "throttled_s": 0.0, "consents": items.c.consents + 1}
+    fresh = {"tries": 0, "throttled_s": 0.0, "consents": items.c.consents + 1, "answer_key": None}
     is_cancelling = exists().where(jobs.c.id == items.c.job_id, jobs.c.state == JobState.CANCELLING)
     values = {"state": ItemState.PENDING, **_ready(now), **fresh}
     moved = _move(connection, "consent", shown, values, ~is_cancelling, has_contents())

@@ -122,7 +122,7 @@ items = Table(
     Column("state", Text, nullable=False),
     Column("fence", Integer, nullable=False),  # grows with every claim and every forced move
     Column("worker_id", ForeignKey("workers.id")),  # owner while running
-    Column("answer_key", _Key),  # the attempt that answered
+    Column("answer_key", _Key),  # the attempt that answered; of a failed item, with an invalid answer
     Column("tries", Integer, nullable=False),  # counted against retry_times since the last consent
     Column("throttled_s", Float, nullable=False),
     Column("consents", Integer, nullable=False),

@@ -69,7 +69,11 @@ _AS_DECIDED = {
 _SETTLE = update(items).where(*_OWNED).values({**_AS_DECIDED, "worker_id": None})
 _ADOPT = (
     update(items)
-    .where(items.c.id == bindparam("the_item"), items.c.answer_key.is_(None), stands_in("adopt"))
+    .where(
+        items.c.id == bindparam("the_item"),
+        or_(items.c.answer_key.is_(None), items.c.state == ItemState.FAILED.value),  # failed: an invalid one
+        stands_in("adopt"),
+    )
     .values(
         state=ItemState.COMPLETED.value,
         fence=items.c.fence + 1,
@@ -164,11 +168,11 @@ def _move_item(connection: Connection, one: Settlement, decision: Decision) -> S
     if connection.execute(_SETTLE, {**values, "the_worker": one.worker_id}).rowcount:
         return Settled.MOVED
     match one.evidence.outcome:
-        case AttemptState.ANSWERED:
+        case AttemptState.ANSWERED if decision.to is ItemState.COMPLETED:
             # A newer attempt, if there is one, keeps its reservation until its own outcome.
             adopted = connection.execute(_ADOPT, {"the_item": names["the_item"], "the_key": one.key}).rowcount
             return Settled.ADOPTED if adopted else Settled.RECORDED
-        case AttemptState.REFUSED | AttemptState.UNUSABLE:
+        case AttemptState.ANSWERED | AttemptState.REFUSED | AttemptState.UNUSABLE:
             next_key = attempt_key(names["the_item"], names["the_fence"] + 1)
             # The doubt was counted as a try when it arose.
             values |= {"the_next_key": next_key, "counted": decision.counted - 1}
@@ -183,9 +187,10 @@ def _names(one: Settlement) -> dict[str, int]:
 
 
 def _moves(one: Settlement, decision: Decision) -> dict[str, Any]:
+    has_answer = one.evidence.outcome is AttemptState.ANSWERED and decision.to is not ItemState.PENDING
     return {
         "to": decision.to.value,
-        "the_answer": one.key if decision.to is ItemState.COMPLETED else None,
+        "the_answer": one.key if has_answer else None,
         "counted": decision.counted,
         "throttled": decision.throttled_s,
         "ready_at": one.now + decision.wait_s,

@@ -20,6 +20,7 @@ from batchrun.files.literals import literal_warnings
 from batchrun.files.paths import check_paths, default_error_file
 from batchrun.files.template import Template, TemplateFault
 from batchrun.ledger.jobs import Job
+from batchrun.runner.response_schema import read_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Checked:
     input: Path
     output: Path
     errors: Path
+    schema: Any = None  # of the answers, wherever it was read; None: none
     warnings: tuple[Fault, ...] = ()  # what is allowed, and hardly meant
 
 
@@ -126,6 +128,8 @@ def check_text(
     errors = named["error_file"] or (default_error_file(output) if output else None)
     if source is not None and output is not None and errors is not None:
         faults += check_paths(input_file=source, output_file=output, error_file=errors)
+    schema, schema_faults = read_schema(read, where, text)
+    faults += schema_faults
     template_fault = _template_fault(read.get("prompt_template"), where, text)
     faults += template_fault
     defaults = Defaults.of(spec) if spec else _stand_in(raw)
@@ -147,7 +151,8 @@ def check_text(
     assert errors is not None
     assert seen is not None
     warnings = tuple(_warnings(spec, seen, where, text))
-    return Checked(spec, defaults, seen, source.absolute(), output.absolute(), errors.absolute(), warnings)
+    places = (source.absolute(), output.absolute(), errors.absolute())
+    return Checked(spec, defaults, seen, *places, schema=schema, warnings=warnings)
 
 
 _FILES = ("input_file", "output_file", "error_file")

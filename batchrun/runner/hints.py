@@ -153,6 +153,13 @@ def _context(job: Job, seen: Seen) -> str:
     return f"{edit}: the model takes {limit:,} tokens for both together" if limit else edit
 
 
+def _invalid(job: Job, seen: Seen) -> str:
+    return (
+        "look at such an answer with `batchrun show JOB ITEM --response`; a response_format in params makes many "
+        "endpoints keep to a schema"
+    ).replace("JOB", job.task_id)
+
+
 def _address(job: Job, seen: Seen) -> str:
     if seen.has_answers:
         return f"{_at(job)} has answered before: start it again, or see whether it takes {job.concurrency} connections"
@@ -191,6 +198,7 @@ _WORDS: dict[str, Callable[[Job, Seen], str]] = {
     "overloaded": _too_fast,
     "auth": _key,
     "model_not_found": _model,
+    "invalid_answer": _invalid,
     "context_length": _context,
     "connect": _address,
     "connect_timeout": _address,

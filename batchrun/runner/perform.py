@@ -297,7 +297,7 @@ class Performer:
             self.pace.answered()
 
     def _after(self, claim: Claim, evidence: Evidence, decision: Decision, settled: Settled) -> None:
-        if evidence.outcome is not AttemptState.ANSWERED or evidence.warning:
+        if evidence.cause or evidence.warning:
             self._log_attempt(claim, evidence, decision)
         if trip := self.breaker.saw(claim.item_id, evidence, decision.to, path=claim.path):
             self._alarm.trip(trip)

@@ -43,6 +43,7 @@ def effective_spec(checked: Checked, overrides: Overrides) -> dict[str, Any]:
     spec = checked.spec.model_dump(mode="json")
     spec["input_file"], spec["output_file"] = str(checked.input), str(checked.output)
     spec["error_file"] = str(checked.errors)
+    spec["response_schema"] = checked.schema
     spec["on_unknown"] = overrides.on_unknown or checked.spec.on_unknown or "hold"
     spec["on_unknown_is_said"] = overrides.on_unknown_is_said
     spec["concurrency"] = overrides.concurrency or checked.spec.concurrency

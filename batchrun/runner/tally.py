@@ -51,7 +51,7 @@ class Tally:
             if evidence.timing is not None:
                 self.latencies_s.append(evidence.timing.duration_s)
             self._count(now, tokens)
-        elif evidence.message:
+        if evidence.message:
             self.last_failure = Failure(custom_id, evidence.cause, evidence.message, to, now)
 
     def _count(self, now: float, tokens: int) -> None:

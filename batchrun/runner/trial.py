@@ -161,8 +161,13 @@ def _cost(price: Price | None, prompt: Estimate | None, completion: Estimate | N
     return prompt.times(of_prompt).plus(completion.times(of_completion))
 
 
-def gate(report: TrialReport, *, max_failed_share: float, max_cost_pusd: int | None) -> str | None:
+def gate(
+    report: TrialReport, *, max_failed_share: float, max_invalid_share: float, max_cost_pusd: int | None
+) -> str | None:
     """Return why the full run must not follow by itself, or None."""
+    answers = report.answers
+    if answers.of and answers.invalid / answers.of > max_invalid_share:
+        return f"{answers.invalid} of {answers.of} trial answers are not what response_schema asks for"
     tried = report.size - report.lost
     missed = tried - report.done
     if tried and missed / tried > max_failed_share:

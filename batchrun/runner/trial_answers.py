@@ -19,6 +19,7 @@ SHOWN_CHARS = 2_000  # of one answer
 CHUNK = 100  # items read at once: bodies can be large
 LABEL_CHARS = 30  # an answer as short as this is a label, and labels may well be equal
 NOT_TOLD = "not told"
+_WITH_ANSWER = (ItemState.COMPLETED, ItemState.FAILED)  # failed: with an invalid answer, paid for like any other
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Answers:
     empty: int = 0  # no text, call or vector; those that hold only reasoning among them
     reasoning_only: int = 0
     refused: int = 0  # the filter's or the model's own refusal
+    invalid: int = 0  # not of the job's response_schema: their items failed
     cut: int = 0  # by the token limit
     cut_thinking: int = 0  # of these: those that hold only reasoning
     json_asked: int = 0
@@ -137,8 +139,9 @@ def read_answers(ledger: Ledger, job_id: int, item_ids: Sequence[int]) -> Answer
             bodies = request_bodies(connection, chunk)
         for row in rows:
             found.endpoint = found.endpoint or row.endpoint
-            if row.state == ItemState.COMPLETED and row.attempt_state == AttemptState.ANSWERED:
+            if row.state in _WITH_ANSWER and row.attempt_state == AttemptState.ANSWERED:
                 found.add(row, bodies.get(row.id, b""))
+                found.invalid += row.state != ItemState.COMPLETED
     return found
 
 

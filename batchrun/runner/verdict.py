@@ -27,8 +27,13 @@ def judge_trial(job: Job, report: TrialReport, *, rests_after: bool) -> Verdict:
         job: as it stands now: its limits may have been changed during the trial.
         rests_after: whoever submitted it wants to decide, or asked for the trial alone.
     """
-    share = float(job.spec["trial"]["max_failed_share"])
-    if why := gate(report, max_failed_share=share, max_cost_pusd=job.max_cost_pusd):
+    limits = job.spec["trial"]
+    if why := gate(
+        report,
+        max_failed_share=float(limits["max_failed_share"]),
+        max_invalid_share=float(limits.get("max_invalid_share", 1.0)),  # a job of an earlier release has none
+        max_cost_pusd=job.max_cost_pusd,
+    ):
         return Verdict("trial", "failed", Trip("trial_gate", why, 5))
     if rests_after and report.left:  # where everything is tried there is nothing to decide, and nothing to wait for
         message = "the trial passed; submit or resume starts the full run"

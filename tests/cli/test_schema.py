@@ -79,7 +79,9 @@ def beside(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     outside = [bounds["minimum"] - 1] if "minimum" in bounds else []
     outside += [bounds["maximum"] + 1] if "maximum" in bounds else []
     outside += [bounds["exclusiveMinimum"]] if "exclusiveMinimum" in bounds else []
-    outside += [False, True, [None], [[1]]]
+    outside += [[None], [[1]]]
+    if not any(part.get("type") == "boolean" for part in parts):
+        outside += [flag for flag in (False, True) if {"const": flag} not in parts]
     if any("minLength" in part or "pattern" in part or "enum" in part for part in parts):
         outside += [""]
     return st.sampled_from([value for value in outside if not isinstance(value, float) or not value.is_integer()])

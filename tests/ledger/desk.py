@@ -78,6 +78,7 @@ def came(
 
 ANSWERED = came(AttemptState.ANSWERED, None, Charge.CERTAIN, cost_pusd=300, raw=b'{"an": "answer"}')
 ANSWERED_BLIND = came(AttemptState.ANSWERED, None, Charge.CERTAIN, raw=b'{"no": "usage"}')
+INVALID = came(AttemptState.ANSWERED, "invalid_answer", Charge.CERTAIN, cost_pusd=300, raw=b'{"an": "other"}')
 REFUSED = came(AttemptState.REFUSED, "bad_request", Charge.NONE, raw=b'{"error": {}}')
 SERVER_ERROR = came(AttemptState.REFUSED, "server_error", Charge.NONE)
 THROTTLED = came(AttemptState.REFUSED, "rate_limited", Charge.NONE, scope=Scope.THROTTLE, retry_after_s=7.0)
@@ -223,7 +224,7 @@ class Desk:
         """Do the same as a group commit does: quickly, or else row by row."""
         one = self.settlement(claimed, what, worker=worker)
         with self.ledger.write() as connection:
-            if what.outcome is AttemptState.ANSWERED and settle_answers(connection, [one]):
+            if one.decision.to is ItemState.COMPLETED and settle_answers(connection, [one]):
                 return Settled.MOVED
             connection.rollback()
         with self.ledger.write() as connection:
@@ -459,7 +460,9 @@ def _check_bills(connection: Connection, job_id: int) -> None:
 def _check_item(item: Any, made: list[Any]) -> None:
     state, fences = ItemState(item.state), [split_key(attempt.key)[1] for attempt in made]
     by_key = {attempt.key: attempt for attempt in made}
-    assert (item.answer_key is not None) == (state is ItemState.COMPLETED), f"{item}: an answer is what completes"
+    is_invalid = state is ItemState.FAILED and item.cause == "invalid_answer"
+    has_ended_by_it = state is ItemState.COMPLETED or is_invalid
+    assert (item.answer_key is not None) == has_ended_by_it, f"{item}: an answer is what completes, or fails as invalid"
     assert (item.worker_id is not None) == (state is ItemState.RUNNING), f"{item}: an owner is who runs it"
     assert not fences or max(fences) <= item.fence, f"{item}: an attempt is ahead of its item"
     if state is ItemState.COMPLETED:

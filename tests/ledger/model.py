@@ -12,6 +12,7 @@ from batchrun.core.states import AttemptState, ItemState
 from tests.ledger.desk import (
     ANSWERED,
     ANSWERED_BLIND,
+    INVALID,
     NOT_SENT,
     REFUSED,
     SERVER_ERROR,
@@ -28,6 +29,7 @@ from tests.ledger.desk import (
 FATES: dict[str, tuple[Came | None, bool]] = {
     "answered": (ANSWERED, True),
     "answered without usage": (ANSWERED_BLIND, True),
+    "answered with something invalid": (INVALID, True),
     "useless": (UNUSABLE, True),
     "useless and free": (UNUSABLE, False),
     "useless and priced": (UNUSABLE_PAID, True),
@@ -135,14 +137,14 @@ class Model:
             item.worker = None
             self._follow(item, fence, what, tries, undo=0)
             return "moved"
-        if what.outcome is AttemptState.ANSWERED:
-            if item.answer is not None:
+        if what.outcome is AttemptState.ANSWERED and what.evidence.cause is None:
+            if item.answer is not None and item.state is not ItemState.FAILED:
                 return "recorded"
             item.state, item.answer, item.worker = ItemState.COMPLETED, fence, None
             item.fence += 1
             return "adopted"
         is_its_doubt = item.state is ItemState.IN_DOUBT and max(item.attempts) == fence
-        if was_doubt and is_its_doubt and what.outcome in (AttemptState.REFUSED, AttemptState.UNUSABLE):
+        if was_doubt and is_its_doubt and what.outcome in _TOLD:
             self._follow(item, fence, what, tries, undo=1)
             item.fence += 1
             return "corrected"
@@ -167,7 +169,8 @@ class Model:
             item.permits += 1
         item.throttled_s += throttled_s
         item.state, item.ready_at = to, self.now + wait_s
-        item.answer = fence if to is ItemState.COMPLETED else None
+        is_kept = what.outcome is AttemptState.ANSWERED and to is not ItemState.PENDING
+        item.answer = fence if is_kept else None
         item.by_useless_answer = to is ItemState.FAILED and what.outcome is AttemptState.UNUSABLE and not undo
 
     def release(self, number: int, fence: int, worker: int) -> None:
@@ -195,6 +198,7 @@ class Model:
             is_stopped = item.state in (ItemState.IN_DOUBT, ItemState.FAILED)
             if is_stopped and item.fence == fence and self.state != "cancelling" and not self.is_purged:
                 item.state, item.ready_at, item.tries, item.throttled_s = ItemState.PENDING, self.now, 0, 0.0
+                item.answer = None
                 item.consents, item.permits, item.fence = item.consents + 1, item.permits + 1, fence + 1
                 moved += 1
         return moved

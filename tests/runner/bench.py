@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batchrun.core.answer_check import AnswerCheck, check_of, judged
 from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Timing
 from batchrun.core.prices import Price
 from batchrun.core.rate_book import LocalWindows
@@ -42,6 +43,13 @@ def reply(status: int = 200, body: Any = None, **headers: str) -> Reply:
         body = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
     names = {name.replace("_", "-"): value for name, value in headers.items()} | {"content-type": "application/json"}
     return Reply(status, names, json.dumps(body).encode(), _timing())
+
+
+def saying(text: str, *, finish_reason: str = "stop") -> Reply:
+    """Return a good chat answer with this text."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 5}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
+    return reply(body={"id": "c", "choices": [choice], "usage": usage})
 
 
 def broken(kind: BreakKind = BreakKind.LOST) -> Break:
@@ -106,8 +114,11 @@ class Queue:
 
 @dataclass(frozen=True)
 class Judge:
+    check: AnswerCheck | None = None
+
     def __call__(self, exchange: Reply | Break, path: str, /) -> Evidence:
-        return classify(exchange, path=path, profile=Profile(), mask=Mask("EMPTY"))
+        evidence = classify(exchange, path=path, profile=Profile(), mask=Mask("EMPTY"))
+        return evidence if self.check is None else judged(evidence, self.check)
 
     def clean(self, body: bytes, /) -> bytes:
         return body
@@ -138,6 +149,7 @@ class Bench:
     worst_pusd: int | None = None
     max_cost_pusd: int | None = None
     fail_on_error: float | None = None
+    response_schema: Any = None
     throttle_budget_s: float = 3_600.0
     throttled_s: float = 0.0  # what every item has waited already
     endpoint: Endpoint = field(default_factory=Endpoint)
@@ -151,6 +163,7 @@ class Bench:
         now = time.time()
         spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
         spec |= {"fail_on_error": self.fail_on_error, "endpoint_down_limit_s": 0.5}
+        spec["response_schema"] = self.response_schema
         spec["error_file"] = str(self.folder / "out.errors.jsonl")
         with self.ledger.write() as connection:
             registered = job_moves.register_job(
@@ -202,7 +215,7 @@ class Bench:
         )
         return Gear(
             endpoint_of=lambda job: self.endpoint,
-            rules_of=lambda job: Rules(Judge(), self.price, policy),
+            rules_of=lambda job: Rules(Judge(check_of(job.spec)), self.price, policy),
             windows_of=lambda job: LocalWindows(clock=boot_clock),
             is_free=lambda job: True,
             queue_of=lambda name: self.queue,

@@ -314,7 +314,7 @@ def test_a_follower_for_scripts_prints_one_object_a_line(make_lab: Callable[...,
 
 
 def test_a_job_that_nobody_performs_is_not_followed_for_ever(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab)
+    lab = _lab(make_lab, count=2_000)  # not over before it is killed, however slow the machine
     run = lab.start(*SUBMIT)
     until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] > 5, "it is under way")
     with terminal(lab, "status", TASK, "-w", "--exit-status") as shown:

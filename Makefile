@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test servers lint format types house-test docs-test bench constraints clean clean-all
+.PHONY: help demo up down test servers proof lint format types house-test docs-test bench constraints clean clean-all
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -31,6 +31,9 @@ down: ## end them: the workers finish what is in flight, and the data stay
 
 test: $(INSTALLED_DEV) servers ## install what the tests need, then run the whole suite
 	@$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+proof: $(INSTALLED_DEV) servers ## kill processes at every crash point, and judge by the endpoint's log (long; SEED=N)
+	@$(BIN)/python -m tests.proof.matrix $(if $(SEED),--seed $(SEED))
 
 # The tests start private Redis and Postgres servers themselves; here only the programs are made sure of.
 servers:

@@ -32,6 +32,11 @@ PRELOAD = [
     "batchrun.__main__",
     "batchrun.wiring",
     "batchrun.cli.submit",
+    "batchrun.cli.series",
+    "batchrun.runner.handover",
+    "batchrun.runner.specs",
+    "celery.loaders.app",
+    "encodings.idna",
     "batchrun.cli.resume",
     "batchrun.cli.trial",
     "batchrun.cli.status",
@@ -95,7 +100,7 @@ _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(PRELOAD)
 
 
-def _child(
+def become_batchrun(
     arguments: list[str], folder: str, env: dict[str, str], out: str, err: str, before: Callable[[], None] | None
 ) -> None:
     """Be one `batchrun` process: its own session, folder, environment and output files."""
@@ -240,7 +245,9 @@ class Lab:
         if self.db is not None:
             variables.setdefault("BATCHRUN_DB", self.db)
         process = _forks.Process(
-            target=_child, args=(list(arguments), str(self.folder), variables, str(out), str(err), before), daemon=True
+            target=become_batchrun,
+            args=(list(arguments), str(self.folder), variables, str(out), str(err), before),
+            daemon=True,
         )
         process.start()
         run = Run(list(arguments), process, out, err)

@@ -88,6 +88,7 @@ class Endpoint:
         exchange = _Exchange()
         try:
             response = await self._send(path, body, attempt_id)
+            # crash point: receive-begun
             return await exchange.receive(response)
         except Exception as error:
             return self._broken(error, exchange)
@@ -178,7 +179,10 @@ class _Request(aiohttp.ClientRequest):
     async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         if conn.protocol is None or conn.protocol.should_close:
             raise StaleConnection
-        return await super().send(conn)
+        # crash point: send-connected
+        response = await super().send(conn)
+        # crash point: send-begun
+        return response
 
 
 class _Exchange:
@@ -212,6 +216,7 @@ class _Exchange:
                     return self.broken(BreakKind.LOST, f"the answer is larger than {LARGEST_BYTES:,} bytes")
         finally:
             response.close()  # the connection is back in the pool by now if the whole body has come
+        # crash point: receive-whole
         return self._reply(response)
 
     def _reply(self, response: aiohttp.ClientResponse) -> Reply:

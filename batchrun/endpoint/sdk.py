@@ -1,6 +1,8 @@
 """OpenAI's own client, asked for what it would send: address, authorisation, organisation, project, its headers."""
 
-from openai import AsyncOpenAI, Omit
+import ssl
+
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
 
 from batchrun import __version__
 from batchrun.endpoint.address import request_url
@@ -15,7 +17,9 @@ class Client(AsyncOpenAI):
     """An `AsyncOpenAI` that never sends again by itself, and that says what a request of its own would look like."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout_s: float) -> None:
-        super().__init__(base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=0)
+        super().__init__(
+            base_url=base_url, api_key=api_key, timeout=timeout_s, max_retries=0, http_client=_unused_transport()
+        )
 
     @property
     def user_agent(self) -> str:
@@ -29,3 +33,8 @@ class Client(AsyncOpenAI):
     def ready_url(self, path: str) -> str:
         """Return the address of a path such as "/v1/chat/completions"."""
         return request_url(str(self.base_url).rstrip("/"), path)
+
+
+def _unused_transport() -> DefaultAsyncHttpxClient:
+    """Make the SDK's own transport, which never sends: one that trusts nobody is made in no time."""
+    return DefaultAsyncHttpxClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), trust_env=False)

@@ -45,6 +45,7 @@ class DerivedFile:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX)
                 self._keep_mode()
+                # crash point: file-temp
             except OSError:
                 self._discard()
                 raise
@@ -59,14 +60,18 @@ class DerivedFile:
         with _naming(self.path):
             try:
                 self._flush()
+                # crash point: file-written
                 os.fsync(self._fd)
+                # crash point: file-synced
                 fd, self._fd = self._fd, -1
                 os.close(fd)
                 os.replace(self._temp, self._target)
+                # crash point: file-renamed
             except BaseException:
                 self._discard()
                 raise
             _sync_folder(self._target.parent)
+            # crash point: file-in-place
 
     def write(self, data: bytes) -> None:
         """Append bytes; they reach the disk at the latest when the block ends."""
@@ -155,6 +160,7 @@ def _append_whole(fd: int, data: bytes) -> bool:
         size_bytes = os.fstat(fd).st_size
         try:
             _write_all(fd, data)
+            # crash point: partial-grown
         except OSError:
             os.ftruncate(fd, size_bytes)
             return False

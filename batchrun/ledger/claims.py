@@ -62,7 +62,9 @@ def claim(
     ).all()
     if not rows:
         return []
+    # crash point: claim-moved
     connection.execute(insert(attempts), [_intent(row, worker_id, endpoint, now) for row in rows])
+    # crash point: claim-intended
     move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
     return _claims(connection, rows)
 
@@ -160,6 +162,7 @@ def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, 
         .where(*is_open)
         .values(state=AttemptState.NOT_SENT, charge=Charge.NONE, reserved_pusd=0, ended_at=now, cause=RELEASED)
     )
+    # crash point: release-recorded
     still_open = {row.key for row in held}
     connection.execute(
         update(items)

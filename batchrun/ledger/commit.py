@@ -186,6 +186,8 @@ class GroupCommit:
                 claims = self._claim(connection, order, given)
                 given.update(claim.key for claim in claims)
                 results.append((claimed, claims))
+            # crash point: group-written
+        # crash point: group-durable
         self._handed_out |= given
         self._handed_out.difference_update(one.key for one, _ in group.settlements)
         self._handed_out.difference_update(claim.key for claims, _ in group.releases for claim in claims)
@@ -292,6 +294,7 @@ class GroupCommit:
 
     def _resolve(self, results: _Results) -> None:
         assert self._loop is not None
+        # crash point: group-told
         try:
             self._loop.call_soon_threadsafe(_set_all, results)
         except RuntimeError:

@@ -46,7 +46,9 @@ def compact(ledger: Ledger, *, patience_s: float = PATIENCE_S) -> Compaction:
         return Compaction.BUSY
     try:
         with _alone(path, patience_s) as connection:
+            # crash point: purge-compacting
             connection.execute("VACUUM")
+        # crash point: purge-compacted
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             _empty_log(ledger)

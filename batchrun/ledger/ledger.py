@@ -129,6 +129,7 @@ class Ledger:
                 )
         except IntegrityError:
             pass  # another process was first, and its word holds
+        # crash point: ledger-named
         with self.engine.connect() as connection, connection.begin():
             return str(connection.execute(select(ledgers.c.ledger_id)).scalar_one())
 

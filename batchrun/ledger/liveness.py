@@ -59,7 +59,9 @@ class Worker:
         """
         is_done = self.spool.is_settled and self._say_goodbye(ledger, now)
         if is_done:
+            # crash point: leave-said
             self.spool.remove()
+            # crash point: leave-cleared
             lock_path(self.folder, self.incarnation).unlink(missing_ok=True)
         else:
             self.spool.close()
@@ -101,6 +103,7 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
         fd = _take_lock(folder, incarnation, undo)
         spool = Spool.create(folder, incarnation, room_bytes=room_bytes)
         undo.callback(spool.remove)
+        # crash point: enter-files
         values = {
             "incarnation": incarnation,
             "name": name,
@@ -115,6 +118,7 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
             worker_id = connection.execute(insert(workers).values(values).returning(workers.c.id)).scalar_one()
             connection.execute(insert(heartbeats).values(worker_id=worker_id, beat=0, in_flight=0))
         undo.pop_all()
+    # crash point: enter-known
     _held.add(fd)
     return Worker(worker_id, incarnation, name, folder, fd, spool)
 

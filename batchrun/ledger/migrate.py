@@ -45,6 +45,7 @@ def ensure_schema(engine: Engine, *, where: str) -> None:
             _upgrade(connection)
         elif before != SCHEMA_REVISION:
             raise _refusal(connection, before, where=where)
+    # crash point: schema-durable
 
 
 def upgrade(engine: Engine, *, where: str) -> tuple[str | None, str]:
@@ -78,6 +79,7 @@ def _upgrade(connection: Connection) -> None:
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, SCHEMA_REVISION)
+    # crash point: schema-written
 
 
 def _refusal(connection: Connection, revision: str | None, *, where: str) -> LedgerFault:

@@ -93,6 +93,7 @@ def move(address: str, target: str, *, watch: Watch = lambda progress: None) -> 
             token = secrets.token_hex(8)
             _refuse_unfit(source, goal)
             _make_ready(source, goal, token)
+            # crash point: move-ready
             watch(Progress("ready"))
             try:
                 _seal(source, goal, token)
@@ -102,9 +103,12 @@ def move(address: str, target: str, *, watch: Watch = lambda progress: None) -> 
         else:
             token = seal.token or ""
             _make_ready(source, goal, token, seal=seal)
+        # crash point: move-sealed
         watch(Progress("sealed"))
         rows = _carry(source, goal, token, watch)
+        # crash point: move-opened
         _end(source, token)
+        # crash point: move-ended
         watch(Progress("done"))
         return Moved(seal.ledger_id, source.address, goal.address, rows, not was_moved, took_s=time.monotonic() - began)
 
@@ -285,6 +289,7 @@ def _carry(source: End, goal: End, token: str, watch: Watch) -> dict[str, int]:
     _copy(source, goal, token, total, watch)
     settle_down(goal)
     _compare(source, goal, total, watch)
+    # crash point: move-compared
     with source.read() as connection:
         # It was made ready before the seal: ids may have been given out in between, and must not be given out again.
         identity = connection.execute(select(ledgers.c.ledger_id, ledgers.c.next_item_id, ledgers.c.created_at)).one()
@@ -306,6 +311,7 @@ def _copy(source: End, goal: End, token: str, total: int, watch: Watch) -> None:
                 if not append(connection, table, rows, after=after):
                     raise LedgerFault(f"another process fills {goal.where} just now", hint="wait for its end")
                 after = last_key(connection, table)
+            # crash point: move-chunk
             done[table.name] += len(rows)
             watch(Progress("copying", done.total(), total))
 

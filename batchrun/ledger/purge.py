@@ -105,8 +105,10 @@ def delete_contents(ledger: Ledger, job_id: int) -> Contents:
         with ledger.write() as connection:
             lock_jobs(connection, [job_id])
             forgotten += Contents(found.requests, found.answers, _forget(connection, span), found.size_bytes)
+        # crash point: purge-batch
     _forget_staged(ledger, job_id)
     _forget_events(ledger, job_id)
+    # crash point: purge-empty
     return forgotten
 
 
@@ -136,6 +138,7 @@ def _forget(connection: Connection, span: _Span) -> int:
     texts += connection.execute(
         update(items).where(*span.items(), _ITEM_TEXTS).values(message=None, note=None)
     ).rowcount
+    # crash point: purge-half-batch
     # With the digest of a request one could find out whether it was a certain one.
     has_digest = items.c.request_digest.is_not(None)
     connection.execute(update(items).where(*span.items(), has_digest).values(request_digest=None))

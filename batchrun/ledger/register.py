@@ -74,6 +74,7 @@ def write_items(ledger: Ledger, job_id: int, lines: Iterable[Line], *, trial: Co
                     "the job is not, or no longer, being registered by this process", hint="submit its spec again"
                 )
             _insert(connection, job_id, [(line, 1) for line in chunk], trial=trial, now=now)
+        # crash point: register-chunk
         count += len(chunk)
     refresh_statistics(ledger, items)
     return count
@@ -133,6 +134,7 @@ def _insert(
         for item_id, (line, revision) in enumerate(lines, first)
     ]
     insert_many(connection, items, _ITEM_COLUMNS, rows)
+    # crash point: register-items
     bodies = [
         (item_id, line.path, line.body) for item_id, (line, _) in enumerate(lines, first) if line.body is not None
     ]
@@ -194,6 +196,7 @@ def stage(ledger: Ledger, job_id: int, lines: Iterable[Line]) -> None:
     for chunk in _chunks(lines):
         with ledger.write() as connection:
             insert_many(connection, incoming, ("job_id", *_LINE), [_staged(job_id, line) for line in chunk])
+        # crash point: changes-staged
 
 
 def _staged(job_id: int, line: Line) -> tuple[Any, ...]:
@@ -293,6 +296,7 @@ def accept(
                 hint="wait for those that run, and settle the doubts: batchrun reconcile",
             )
         _supersede(connection, job_id)
+        # crash point: changes-superseded
         _restore(connection, job_id)
         _reorder(connection, job_id)
         _add_new(connection, job_id, trial=trial, now=now)

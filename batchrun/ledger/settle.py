@@ -103,9 +103,11 @@ def settle_answers(connection: Connection, settlements: Sequence[Settlement]) ->
     lock_jobs(connection, [one.job_id for one in settlements])
     if not record_open(connection, settlements):
         return False
+    # crash point: answers-recorded
     moves = [{**_names(one), "the_worker": one.worker_id, "the_key": one.key} for one in settlements]
     if connection.execute(_COMPLETE, moves).rowcount != len(settlements):
         return False
+    # crash point: answers-moved
     keep_answers(connection, settlements)
     for job_id in {one.job_id for one in settlements}:
         mine = [one for one in settlements if one.job_id == job_id]
@@ -133,6 +135,7 @@ def settle(connection: Connection, one: Settlement) -> Settled:
     if known.is_purged:
         one = without_contents(one)
     record(connection, one)
+    # crash point: outcome-recorded
     spent = (one.cost_pusd or 0) - (known.cost_pusd or 0)
     move_money(connection, one.job_id, spent=spent, reserved=one.kept_pusd - known.reserved_pusd)
     decision = _in_force(one, known)
@@ -220,6 +223,7 @@ def rescue(connection: Connection, *, job_id: int, worker_id: int, now: float) -
         )
         .returning(items.c.id, items.c.fence)
     ).all()
+    # crash point: rescue-moved
     opened = connection.execute(
         update(attempts)
         .where(attempts.c.job_id == job_id, attempts.c.worker_id == worker_id, attempts.c.state == AttemptState.INTENT)

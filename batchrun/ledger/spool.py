@@ -62,6 +62,7 @@ class _Segment:
         except OSError:
             return
         self.end = self.touched = 0
+        # crash point: spool-overwritten
 
     def remove(self) -> None:
         os.close(self.fd)
@@ -99,6 +100,7 @@ class Spool:
     def append(self, key: int, about: dict[str, Any], body: bytes) -> bool:
         """Write one frame; False where the disk has no room: the answer then lives in memory only."""
         frame = _frame(key, about, body)
+        # crash point: spool-empty
         segment = self._segment_for(len(frame))
         segment.touched = max(segment.touched, segment.end + len(frame))
         try:
@@ -111,6 +113,7 @@ class Spool:
             return False  # a torn frame fails its checksum, and the next one is written over it
         segment.end += len(frame)
         segment.unsettled.add(key)
+        # crash point: spool-written
         return True
 
     def settled(self, key: int) -> None:
@@ -203,3 +206,4 @@ def remove_files(folder: Path, incarnation: str) -> None:
     """Delete a dead worker's spool and lock, once all its attempts have outcomes."""
     for name in ("spool.a", "spool.b", "lock"):
         (folder / f"{incarnation}.{name}").unlink(missing_ok=True)
+        # crash point: grave-cleared

@@ -40,6 +40,7 @@ def make_app(
 
     @app.task(name=TASK_NAME, ignore_result=True, max_retries=0, shared=False)  # type: ignore[untyped-decorator]
     def item(job_id: int, item_id: int) -> None:
+        # crash point: hint-taken
         take(job_id, item_id)
 
     return app

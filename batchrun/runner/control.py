@@ -41,6 +41,7 @@ def cancel(ledger: Ledger, task_id: str, *, dry_run: bool = False) -> Cancelled:
     if not dry_run:
         with ledger.write() as connection:
             items = job_moves.cancel_job(connection, job.id, now=now)
+        # crash point: cancel-begun
     return Cancelled(
         task_id=task_id,
         items=items,

@@ -56,6 +56,7 @@ def begin(ledger: Ledger, job: Job, worker: Worker) -> bool:
             epoch = begin_epoch(connection, job.id, worker_id=worker.id, token=worker.incarnation)
         if epoch is None:
             return False
+        # crash point: epoch-begun
         try:
             _write(output, Epoch(ledger.ledger_id, job.task_id, epoch, worker.incarnation))
         except OSError as error:
@@ -102,6 +103,7 @@ def let_go(ledger: Ledger, job: Job, worker: Worker, *, active_s: float) -> None
     with ledger.write() as connection:
         epoch = advance_epoch(connection, job.id, worker_id=worker.id, token=worker.incarnation)
         drop(connection, job.id, worker_id=worker.id, active_s=active_s)
+    # crash point: hold-let-go
     if epoch is not None:
         _keep(ledger, job, worker, epoch)
 

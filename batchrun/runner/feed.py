@@ -74,7 +74,9 @@ class Feed:
             count = min(len(self._ids), window - self.outstanding)
             ids = [self._ids.popleft() for _ in range(count)]
             self._sent += count
+            # crash point: hint-due
             await asyncio.to_thread(self._carrier.send, self._performer.job_id, ids)
+            # crash point: hint-sent
 
     def read(self, *, after: int, limit: int) -> list[int]:
         """Return claimable items from the ledger, by id."""

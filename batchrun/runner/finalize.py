@@ -41,6 +41,7 @@ def finalize(
             connection, job.id, "finalize", now=now, reason=job.reason, message=job.message, holder=holder
         )
         job = job_moves.read_job(connection, job.id)
+    # crash point: end-begun
     if job.is_purged:
         return None
     output, errors = output_paths(job)
@@ -55,11 +56,14 @@ def finalize(
     if job.state is not JobState.FINALIZING:
         return None
     outputs = write_outputs(ledger, job, wrote=wrote) if is_written else None
+    # crash point: end-written
+    PartialOutput(ledger, job.id, output).remove()  # before the end: nobody looks after a job that has ended
+    # crash point: end-tidy
     with ledger.write() as connection:
         if outputs is not None:
             job_moves.note_written(connection, job.id, now=time.time())
         name = "close" if job.was_cancelled else "complete"
         reason = job.reason if job.was_cancelled else None
         job_moves.move_job(connection, job.id, name, now=time.time(), reason=reason, holder=holder)
-    PartialOutput(ledger, job.id, output).remove()
+    # crash point: end-durable
     return outputs

@@ -54,7 +54,9 @@ def try_to_hold(ledger: Ledger, job: Job, worker: Worker, observer: Observer, *,
     if job.holder is not None and not observer.is_dead(job.holder):
         return False
     with ledger.write() as connection:
-        return take(connection, job.id, worker_id=worker.id, instead_of=job.holder, now=time.time())
+        is_taken = take(connection, job.id, worker_id=worker.id, instead_of=job.holder, now=time.time())
+    # crash point: hold-taken
+    return is_taken
 
 
 def sweep_all(ledger: Ledger, gear: Gear, worker: Worker, observer: Observer | None = None) -> Swept:

@@ -139,6 +139,7 @@ class Performer:
             self._start(claims, claimed_at)
 
     def _start(self, claims: list[Claim], claimed_at: float) -> None:
+        # crash point: claim-known
         for claim in claims:
             self._permits[claim.key] = claim
         if self._is_closed or self.pace.is_held(time.monotonic()):
@@ -167,6 +168,7 @@ class Performer:
             self._spawn(self._give_back(claims))
 
     async def _give_back(self, claims: list[Claim]) -> None:
+        # crash point: release-due
         try:
             await self._means.commit.release(claims)
         except Exception:
@@ -218,6 +220,7 @@ class Performer:
         assert task is not None
         self._sending.add(task)
         began, sent_at = time.monotonic(), time.time()
+        # crash point: send-permitted
         try:
             exchange = await self._means.sender.exchange(
                 path=claim.path, body=claim.body, attempt_id=self._means.attempt_id(claim.key)
@@ -255,6 +258,7 @@ class Performer:
             now=time.time(),
         )
         self._warn_everyone(evidence)
+        # crash point: settle-due
         try:
             settled = await self._means.commit.settle(settlement)
         except Exception as error:
@@ -262,6 +266,7 @@ class Performer:
             message = f"an outcome could not be written: {error}"
             self._alarm.trip(Trip(error.kind if isinstance(error, LedgerFault) else "ledger", message, 5))
             return
+        # crash point: settle-known
         self._means.spool.settled(claim.key)
         self._after(claim, evidence, decision, settled)
 

@@ -133,9 +133,11 @@ def _purge_job(ledger: Ledger, gear: Gear, task_id: str, worker: Worker, observe
         _refuse_unended(_read(ledger, job))
         with ledger.write() as connection:
             begin_purge(connection, job.id, holder=worker.id, now=time.time())
+        # crash point: purge-marked
         contents = delete_contents(ledger, job.id)
         with ledger.write() as connection:
             end_purge(connection, job.id, forgotten=contents, now=time.time())
+        # crash point: purge-ended
         PartialOutput(ledger, job.id, output_paths(job)[0]).remove()
     return _purged(ledger, _read(ledger, job), contents, was_purged=False)
 

@@ -70,4 +70,5 @@ def send_again(ledger: Ledger, job: Job, chosen: Sequence[Stopped]) -> int:
         moved = consent(connection, job.id, chosen, now=now)
         if moved:
             job_moves.move_job(connection, job.id, "reopen", now=now)
+    # crash point: consent-given
     return moved

@@ -111,6 +111,7 @@ def register(
         )
     if job is None:
         return None
+    # crash point: register-named
     return _fill(ledger, checked, job, trial=chosen if has_trial else frozenset(), now=now, watch=watch)
 
 
@@ -122,9 +123,12 @@ def _fill(ledger: Ledger, checked: Checked, job: Job, *, trial: frozenset[int], 
         with ledger.write() as connection:
             job_moves.move_job(connection, job.id, "fail", now=time.time(), reason="input", message=str(error))
         raise
+    # crash point: register-filled
     with ledger.write() as connection:
         job_moves.move_job(connection, job.id, "open", now=time.time())
-        return job_moves.read_job(connection, job.id)
+        job = job_moves.read_job(connection, job.id)
+    # crash point: register-open
+    return job
 
 
 def _watched(taken: Iterator[Line], total: int, watch: Watch) -> Iterator[Line]:
@@ -180,7 +184,9 @@ def take_over_registration(
             input_digest=checked.survey.sha256,
             params_digest=checked.defaults.digest().hex(),
         )
+    # crash point: register-restarted
     forget_items(ledger, job.id)
+    # crash point: register-forgotten
     trial = job.spec["trial"]
     chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
     tried = chosen if job.phase == "trial" else frozenset()
@@ -311,5 +317,6 @@ def accept_changes(ledger: Ledger, checked: Checked, job: Job, *, spec: dict[str
     except IllegalMove:
         unstage(ledger, job.id)
         raise
+    # crash point: changes-accepted
     with ledger.read() as connection:
         return job_moves.read_job(connection, job.id), changes

@@ -50,11 +50,13 @@ def _bury(ledger: Ledger, one: Incarnation, swept: Swept, rules_of: Callable[[Jo
     for frame in read_frames(one.folder, one.incarnation):
         if (job_id := _adopt(ledger, frame, rules_of)) is not None:
             swept.adopted[job_id] += 1
+        # crash point: sweep-adopted
     now = time.time()
     with ledger.write() as connection:
         for job_id in jobs_of(connection, one.worker_id):
             swept.in_doubt[job_id] += len(rescue(connection, job_id=job_id, worker_id=one.worker_id, now=now))
         bury(connection, one.worker_id, now=now)
+    # crash point: sweep-buried
     if ledger.file is None or one.folder.resolve() == (ledger.folder / "workers").resolve():
         remove_files(one.folder, one.incarnation)  # elsewhere they are the files of the ledger that this is a copy of
 
@@ -95,4 +97,5 @@ def follow_policy(ledger: Ledger, job: Job) -> int:
         retried, given_up = retry_by_policy(connection, job.id, retry_times=job.retry_times, now=now)
         if retried or given_up:
             write_anew(connection, job.id, now=now)
+    # crash point: policy-followed
     return retried

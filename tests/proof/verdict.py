@@ -1,0 +1,120 @@
+"""The judge: what holds of a job at its end, by the endpoint's own log, however many processes died on the way."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+
+from batchrun.core.states import FINAL_JOB_STATES, AttemptState, ItemState
+from batchrun.ledger.schema import attempts, items, split_key
+from tests.lab import Lab, assert_accounts_agree, assert_outputs_whole
+from tests.process.steps import standing_or_none
+
+UNKNOWN_FAULTS = ("hang", "reset", "cut", "bad_json")
+
+
+@dataclass
+class Verdict:
+    """What was seen of one job. `faults` is empty where every promise was kept."""
+
+    has_ended: bool = False
+    requests: int = 0
+    billed: int = 0
+    doubts: int = 0
+    silent_second_bills: int = 0
+    lost_items: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Item:
+    custom_id: str
+    consents: int
+    states: dict[int, AttemptState]  # of its attempts, by fence
+
+
+def judge(lab: Lab, *, ids: list[str], policy: str, doubts_at_most: int) -> Verdict:
+    """Judge a job that has ended.
+
+    Args:
+        ids: of the input lines.
+        doubts_at_most: that the deaths may have left; faults of the endpoint may have made more.
+    """
+    verdict = Verdict(has_ended=_has_ended(lab))
+    if not verdict.has_ended:
+        verdict.faults.append("the job has not ended")
+        return verdict
+    for check in (_check_accounts, _check_outputs, _check_bills):
+        try:
+            check(lab, verdict, ids, policy)
+        except AssertionError as error:
+            verdict.faults.append(f"{check.__name__.removeprefix('_check_')}: {error}")
+    by_fault = lab.judged().by_fault
+    if verdict.doubts > doubts_at_most + sum(by_fault[name] for name in UNKNOWN_FAULTS):
+        verdict.faults.append(f"{verdict.doubts} doubts, and {doubts_at_most} are the most, beside {dict(by_fault)}")
+    return verdict
+
+
+def _has_ended(lab: Lab) -> bool:
+    standing = standing_or_none(lab)
+    return standing is not None and standing.job.state in FINAL_JOB_STATES
+
+
+def _check_accounts(lab: Lab, verdict: Verdict, ids: list[str], policy: str) -> None:
+    standing, judged = lab.standing(), lab.judged()
+    verdict.requests, verdict.billed = judged.posts, judged.billed
+    verdict.doubts = standing.counts[ItemState.IN_DOUBT]
+    assert_accounts_agree(lab)
+    assert standing.job.total == len(ids), (standing.job.total, len(ids))
+
+
+def _check_outputs(lab: Lab, verdict: Verdict, ids: list[str], policy: str) -> None:
+    written = [line["custom_id"] for name in ("out.jsonl", "out.errors.jsonl") for line in lab.lines(name)]
+    verdict.lost_items = len(set(ids) - set(written))
+    assert_outputs_whole(lab, ids)
+    # What a dead writer of the epoch file has left goes with the next epoch; a job that has ended has none.
+    left = [path.name for path in (lab.folder / "outputs").iterdir() if ".epoch" not in path.name]
+    left = sorted(set(left) - {"out.jsonl", "out.errors.jsonl"})
+    assert not left, f"left behind: {left}"
+
+
+def _check_bills(lab: Lab, verdict: Verdict, ids: list[str], policy: str) -> None:
+    """Hold every request that the endpoint has seen against the ledger, one by one."""
+    known = _read_items(lab)
+    billed: Counter[int] = Counter()
+    seen: set[str] = set()
+    wrong = []
+    for arrival in (one for record in lab.judged().items.values() for one in record.arrivals):
+        name = arrival.client_request_id or ""
+        _, _, item_id, fence = name.split("-")
+        state = known[int(item_id)].states.get(int(fence)) if int(item_id) in known else None
+        if state is None or state is AttemptState.NOT_SENT:
+            wrong.append(f"{name} was sent, and the ledger says {state}")
+        if name in seen:
+            wrong.append(f"{name} was sent twice")
+        seen.add(name)
+        billed[int(item_id)] += arrival.billed
+    for item_id, item in known.items():
+        unproven = sum(state in (AttemptState.UNKNOWN, AttemptState.UNUSABLE) for state in item.states.values())
+        allowed = 1 + (item.consents if policy == "hold" else unproven)
+        if billed[item_id] > allowed:
+            verdict.silent_second_bills += 1
+            wrong.append(f"{item.custom_id} was billed {billed[item_id]} times: {item}")
+        answered = [fence for fence, state in item.states.items() if state is AttemptState.ANSWERED]
+        if answered and max(item.states) > min(answered):
+            wrong.append(f"{item.custom_id} was tried again after its answer: {item}")
+    assert not wrong, "; ".join(wrong)
+
+
+def _read_items(lab: Lab) -> dict[int, _Item]:
+    ledger = lab.ledger()
+    try:
+        with ledger.read() as connection:
+            states: defaultdict[int, dict[int, AttemptState]] = defaultdict(dict)
+            for key, state in connection.execute(select(attempts.c.key, attempts.c.state)):
+                item_id, fence = split_key(key)
+                states[item_id][fence] = AttemptState(state)
+            rows = connection.execute(select(items.c.id, items.c.custom_id, items.c.consents))
+            return {row.id: _Item(row.custom_id, row.consents, states[row.id]) for row in rows}
+    finally:
+        ledger.close()

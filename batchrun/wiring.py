@@ -12,10 +12,12 @@ from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
 from batchrun.core.rate import RateWindows
 from batchrun.core.rate_book import LocalWindows
+from batchrun.core.states import AttemptState
 from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
-from batchrun.endpoint.key import Mask, clean_key
+from batchrun.endpoint.key import clean_key
+from batchrun.endpoint.mask import Mask
 from batchrun.errors import EndpointFault, UsageFault
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
@@ -157,9 +159,8 @@ class Judge:
         evidence = classify(exchange, path=path, profile=self.profile, mask=self.mask)
         return evidence if self.check is None else judged(evidence, self.check)
 
-    def clean(self, body: bytes) -> bytes:
-        """Return a body as it may be written to disk: without the key, should the server echo it."""
-        return self.mask.answer(body)
+    def clean(self, reply: Reply, path: str) -> Reply:
+        return self.mask.reply(reply, is_answer=lambda: self(reply, path).outcome is AttemptState.ANSWERED)
 
 
 def _price(job: Job) -> Price | None:

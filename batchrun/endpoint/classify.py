@@ -9,7 +9,7 @@ from batchrun.core.states import AttemptState
 from batchrun.endpoint.answer import Answer, read_answer, shows_work
 from batchrun.endpoint.body import BOM, Form, read_json
 from batchrun.endpoint.gateway import gateway_of, upstream_answered
-from batchrun.endpoint.key import Mask
+from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.problem import Problem, problem_inside, problem_of
 from batchrun.endpoint.retry_after import retry_after_s
 from batchrun.endpoint.usage import read_usage, reported_pusd
@@ -106,7 +106,7 @@ def _unread(reply: Reply, error: Exception, mask: Mask) -> Evidence:
         charge=Charge.POSSIBLE,
         timing=reply.timing,
         status=reply.status,
-        raw=mask.answer(reply.body),
+        raw=mask.raw(reply.body),
     )
 
 
@@ -263,13 +263,13 @@ def _of_error_inside(reply: Reply, value: object, problem: Problem, usage: Usage
         verdict = inside if inside.outcome is REFUSED else verdict
     inside_words = f", with an error {status_words(status)} inside" if status else ", with an error inside"
     message = _join(f"{status_words(reply.status)}{inside_words}", verdict.words, tidy(problem.words, mask))
-    evidence = _evidence(reply, verdict, message, raw=mask.answer(reply.body), mask=mask)
+    evidence = _evidence(reply, verdict, message, raw=mask.raw(reply.body), mask=mask)
     return replace(evidence, usage=usage, reported_pusd=reported_pusd(reply.headers, value))
 
 
 def _useless(reply: Reply, verdict: Verdict, words: str, mask: Mask, *, kept: int | None = None) -> Evidence:
     message = f"{status_words(reply.status)}: {tidy(words, mask)}"
-    return _evidence(reply, verdict, message, raw=mask.answer(reply.body[:kept]), mask=mask)
+    return _evidence(reply, verdict, message, raw=mask.raw(reply.body)[:kept], mask=mask)
 
 
 # --- the row ---

@@ -13,7 +13,7 @@ from batchrun.core.outcome import Break, BreakKind, Reply, Timing
 from batchrun.endpoint.address import host_port, proxy_for
 from batchrun.endpoint.breaks import StaleConnection, after_sending, before_sending
 from batchrun.endpoint.decode import LARGEST_BYTES, decode
-from batchrun.endpoint.key import Mask
+from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.sdk import Client
 from batchrun.endpoint.wording import tidy
 

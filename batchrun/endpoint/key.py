@@ -1,7 +1,6 @@
-"""The API key: cleaned before it is used, and kept out of everything that is recorded."""
+"""The API key, cleaned before it is used."""
 
 import unicodedata
-from collections.abc import Iterator
 
 from batchrun.endpoint.address import is_local
 from batchrun.errors import EndpointFault
@@ -23,8 +22,6 @@ PLACEHOLDERS = frozenset(
     }
     | {"ollama", "lm-studio", "vllm", "local", "localhost", "llama.cpp", "placeholder", "anything", "password"}
 )
-SHORTEST_SECRET = 6  # characters; a part this long must not be recorded either
-MASKED = "***"
 
 
 class KeyFault(EndpointFault):
@@ -69,70 +66,3 @@ def _name(character: str) -> str:
         return f"a curly quote ({point})"
     name = unicodedata.name(character, "").lower()
     return f"a character that is not plain ASCII ({point}{f', {name}' if name else ''})"
-
-
-class Mask:
-    """Takes a key, and any part of it of six or more characters, out of text that could be recorded.
-
-    In an answer (`answer`) only parts of twelve or more are replaced: an answer is kept as it came, and common
-    beginnings such as "sk-or-v1-" stand in honest ones. Placeholders and keys under six characters are no secrets.
-    """
-
-    def __init__(self, key: str) -> None:
-        is_secret = len(key) >= SHORTEST_SECRET and key.lower() not in PLACEHOLDERS
-        self._finder = _Finder(key, part=SHORTEST_SECRET, probe=4) if is_secret else None
-        self._strict = _Finder(key, part=12, probe=8) if is_secret and len(key) >= 12 else None
-
-    def text(self, text: str) -> str:
-        """Return the text with `***` in place of every part of the key."""
-        if self._finder is None:
-            return text
-        # A lone surrogate must survive the way to bytes and back; the key itself is ASCII.
-        raw = text.encode("utf-8", "surrogatepass")
-        masked = self._finder.replace(raw)
-        return text if masked is raw else masked.decode("utf-8", "surrogatepass")
-
-    def raw(self, body: bytes) -> bytes:
-        """Return the bytes with `***` in place of every part of the key."""
-        return body if self._finder is None else self._finder.replace(body)
-
-    def answer(self, body: bytes) -> bytes:
-        """Return the bytes with `***` in place of the key and of its long parts only."""
-        return body if self._strict is None else self._strict.replace(body)
-
-
-class _Finder:
-    """Finds parts of a key. Every part of `part` bytes holds one of a few probes, and those are quick to look for."""
-
-    def __init__(self, key: str, *, part: int, probe: int) -> None:
-        secret = key.encode()
-        self._part = part
-        self._slack = part - probe
-        self._parts = frozenset(secret[at : at + part] for at in range(len(secret) - part + 1))
-        steps = range(0, len(secret) - probe + 1, self._slack + 1)
-        self._probes = tuple(dict.fromkeys(secret[at : at + probe] for at in steps))
-
-    def replace(self, data: bytes) -> bytes:
-        """Return the very same object where nothing is found."""
-        for probe in self._probes:
-            if probe in data:
-                return self._replace(data)
-        return data
-
-    def _replace(self, data: bytes) -> bytes:
-        pieces: list[bytes] = []
-        end = 0
-        for start in sorted(set(self._places(data))):
-            if start > end or not pieces:
-                pieces += [data[end:start], MASKED.encode()]
-            end = start + self._part
-        return b"".join([*pieces, data[end:]]) if pieces else data
-
-    def _places(self, data: bytes) -> Iterator[int]:
-        for probe in self._probes:
-            at = data.find(probe)
-            while at >= 0:
-                for start in range(max(0, at - self._slack), at + 1):
-                    if data[start : start + self._part] in self._parts:
-                        yield start
-                at = data.find(probe, at + 1)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from batchrun.endpoint.key import Mask
+from batchrun.endpoint.mask import Mask
 
 LONGEST = 300  # characters of a server's text that are recorded
 READ = 8_000  # characters of it that are looked at

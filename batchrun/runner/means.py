@@ -50,8 +50,8 @@ class Judge(Protocol):
 
     def __call__(self, exchange: Reply | Break, path: str, /) -> Evidence: ...
 
-    def clean(self, body: bytes, /) -> bytes:
-        """Return a body as it may be written to disk: without the key, should the server echo it."""
+    def clean(self, reply: Reply, path: str, /) -> Reply:
+        """Return a reply as it may be written to disk: without the key, should the server echo it."""
         ...
 
 

@@ -234,7 +234,8 @@ class Performer:
             self.tally.in_flight -= 1
         if isinstance(exchange, Reply):
             self.has_reached = True
-            self._means.spool.append(claim.key, describe(exchange, claim.path), self._rules.judge.clean(exchange.body))
+            clean = self._rules.judge.clean(exchange, claim.path)
+            self._means.spool.append(claim.key, describe(clean, claim.path), clean.body)
         return exchange
 
     def _most_tokens(self, claim: Claim) -> int:

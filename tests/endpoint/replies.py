@@ -5,7 +5,7 @@ from typing import Any
 
 from batchrun.core.outcome import Break, Evidence, Reply, Timing
 from batchrun.endpoint.classify import Profile, classify
-from batchrun.endpoint.key import Mask
+from batchrun.endpoint.mask import Mask
 
 CHAT = "/v1/chat/completions"
 TIMING = Timing(sent_at=1_700_000_000.0, first_byte_at=1_700_000_001.0, ended_at=1_700_000_002.0, duration_s=2.0)

@@ -262,38 +262,6 @@ def test_one_item_s_own_refusals_stop_nobody_else(make_scripted: Scripted) -> No
     assert {line["error"]["code"] for line in lab.lines("out.errors.jsonl")} == {"model_not_found"}
 
 
-def test_the_key_stands_in_no_file_whatever_happens_to_the_job(make_scripted: Scripted) -> None:
-    echo = {"status": 400, "text": '{"error": {"message": "you sent <<key>>"}}', "echo_key": True}
-    lab, endpoint = make_scripted(
-        rules=[
-            {"when": {"item": "a00001"}, "replies": [echo]},
-            {
-                "when": {"item": "a00002"},
-                "replies": [{"break_at": 30, "answer": {"content": "<<key>>"}, "echo_key": True}],
-            },
-        ],
-        default={"answer": {}, "delay_s": 0.05},
-    )
-    lab.write_input(40)
-    lab.write_spec(concurrency=4, base_url=endpoint.base_url, api_key_env="MY_OWN_KEY")
-    lab.env["MY_OWN_KEY"] = SECRET
-    run = lab.start(*SUBMIT, "-vv")
-    lab.await_arrivals(20, run=run)
-    run.kill()
-    run.process.join()
-    lab.run(*RESUME, "-vv")
-    for look in (
-        ("status", TASK),
-        ("failures", TASK, "--items"),
-        ("show", TASK, "a00001", "--response"),
-        ("db", "check"),
-    ):
-        lab.run(*look, "--json")
-    assert all(request.headers["authorization"] == f"Bearer {SECRET}" for request in endpoint.requests)
-    for part in (SECRET, SECRET[:10], SECRET[-10:]):
-        assert _files_with(lab, part) == []
-
-
 def test_another_job_without_its_key_does_not_stand_in_the_way(make_scripted: Scripted) -> None:
     lab, endpoint = make_scripted(default={"answer": {}, "delay_s": 0.3})
     lab.write_input(20)

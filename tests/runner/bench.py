@@ -16,7 +16,7 @@ from batchrun.core.rate_book import LocalWindows
 from batchrun.core.retry import OnUnknown
 from batchrun.core.states import ItemState
 from batchrun.endpoint.classify import Profile, classify
-from batchrun.endpoint.key import Mask
+from batchrun.endpoint.mask import Mask
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
@@ -120,8 +120,8 @@ class Judge:
         evidence = classify(exchange, path=path, profile=Profile(), mask=Mask("EMPTY"))
         return evidence if self.check is None else judged(evidence, self.check)
 
-    def clean(self, body: bytes, /) -> bytes:
-        return body
+    def clean(self, reply: Reply, path: str, /) -> Reply:
+        return reply
 
 
 def silent_voice(said: list[str]) -> Voice:

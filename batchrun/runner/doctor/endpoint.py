@@ -14,7 +14,8 @@ from batchrun.core.spec import JobSpec
 from batchrun.endpoint.address import is_local, is_loopback, proxy_for
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
-from batchrun.endpoint.key import NO_KEY, PLACEHOLDERS, Mask
+from batchrun.endpoint.key import NO_KEY, PLACEHOLDERS
+from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.server import LITELLM_PATH, VERSION_PATHS, Model, Server, is_litellm, server_of, version_of
 from batchrun.errors import BatchrunError
 from batchrun.runner.doctor.finding import Check, Notes

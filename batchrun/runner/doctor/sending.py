@@ -13,7 +13,7 @@ from batchrun.core.spec import JobSpec
 from batchrun.core.states import AttemptState
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
-from batchrun.endpoint.key import Mask
+from batchrun.endpoint.mask import Mask
 from batchrun.runner.doctor.finding import Check, Notes
 
 WORDS = "Say yes."

@@ -1,0 +1,166 @@
+"""Keeps the API key out of everything that is recorded, however a server spells it when it echoes it."""
+
+import base64
+import html
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from batchrun.core.outcome import Reply
+from batchrun.endpoint.key import PLACEHOLDERS
+
+SHORTEST_SECRET = 6  # characters; a part this long must not be recorded either
+IN_ANSWERS = 12  # characters; what is shorter stands in honest answers too ("sk-or-v1-")
+MASKED = b"***"
+Span = tuple[int, int]
+
+
+class Mask:
+    """Takes a key, and any part of it of six or more characters, out of text that could be recorded.
+
+    The key is found as it is, in base64, and with any of its characters escaped as in JSON, a URL or HTML. In an answer
+    (`answer`) only parts of twelve or more are replaced, since an answer is kept as it came. Placeholders and keys
+    under six characters are no secrets, and of a key that is one short word an honest answer may hold the word.
+    """
+
+    def __init__(self, key: str) -> None:
+        is_secret = len(key) >= SHORTEST_SECRET and key.lower() not in PLACEHOLDERS
+        is_word = len(key) < IN_ANSWERS and key.isalpha()
+        self._finder = _Finder(key, part=SHORTEST_SECRET) if is_secret else None
+        self._strict = _Finder(key, part=min(IN_ANSWERS, len(key))) if is_secret and not is_word else None
+
+    def text(self, text: str) -> str:
+        """Return the text with `***` in place of every part of the key; the very same object where there is none."""
+        if self._finder is None:
+            return text
+        # A lone surrogate must survive the way to bytes and back; the key itself is ASCII.
+        raw = text.encode("utf-8", "surrogatepass")
+        masked = self._finder.replace(raw)
+        return text if masked is raw else masked.decode("utf-8", "surrogatepass")
+
+    def raw(self, body: bytes) -> bytes:
+        """Return the bytes with `***` in place of every part of the key; the very same object where there is none."""
+        return body if self._finder is None else self._finder.replace(body)
+
+    def answer(self, body: bytes) -> bytes:
+        """Return the bytes with `***` in place of the key and of its long parts only."""
+        return body if self._strict is None else self._strict.replace(body)
+
+    def reply(self, reply: Reply, *, is_answer: Callable[[], bool]) -> Reply:
+        """Return a reply as it may lie on a disk before it is judged; the very same object where nothing is found.
+
+        Args:
+            reply: with no more of the key, afterwards, than the ledger will keep of it.
+            is_answer: asked only where a part of the key stands in the body, which nothing but an answer may keep.
+        """
+        body = self.raw(reply.body)
+        if body is not reply.body and is_answer():
+            body = self.answer(reply.body)
+        names, values = "\n".join(reply.headers), "\n".join(reply.headers.values())
+        if self.text(names) is names and self.text(values) is values:
+            return reply if body is reply.body else replace(reply, body=body)
+        headers = {self.text(name): self.text(value) for name, value in reply.headers.items()}
+        return replace(reply, body=body, headers=headers)
+
+
+class _Finder:
+    """Finds parts of a key of `part` characters or more, in any spelling."""
+
+    def __init__(self, key: str, *, part: int) -> None:
+        secret = key.encode()
+        self._plain = _Needle(secret, part, probe=min(4, part - 2))
+        # Who writes base64 writes whole headers: a long part is looked for, which takes few probes.
+        coded = _in_base64(secret)
+        coded_part = min(part * 5 // 2, *map(len, coded))
+        self._coded = tuple(_Needle(spelled, coded_part, probe=6) for spelled in coded)
+        self._escapes = _Escapes(key)
+
+    def replace(self, data: bytes) -> bytes:
+        """Return the very same object where nothing is found."""
+        spans = [span for needle in (self._plain, *self._coded) for span in needle.spans(data)]
+        if undone := self._escapes.undo(data):
+            plain, places = undone
+            spans += [(places[start], places[end]) for start, end in self._plain.spans(plain)]
+        return _masked(data, spans) if spans else data
+
+
+def _masked(data: bytes, spans: list[Span]) -> bytes:
+    pieces: list[bytes] = []
+    end = 0
+    for start, until in sorted(spans):
+        if start > end or not pieces:
+            pieces += [data[end:start], MASKED]
+        end = max(end, until)
+    return b"".join([*pieces, data[end:]])
+
+
+class _Needle:
+    """Finds parts of some bytes. Every part of `part` bytes holds one of a few probes, which are quick to look for."""
+
+    def __init__(self, secret: bytes, part: int, *, probe: int) -> None:
+        self._part = part
+        self._slack = part - probe
+        self._parts = frozenset(secret[at : at + part] for at in range(len(secret) - part + 1))
+        steps = range(0, len(secret) - probe + 1, self._slack + 1)
+        self._probes = tuple(dict.fromkeys(secret[at : at + probe] for at in steps))
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Yield where a part begins and ends, in no order and some perhaps twice."""
+        for probe in self._probes:
+            at = data.find(probe)
+            while at >= 0:
+                for start in range(max(0, at - self._slack), at + 1):
+                    if data[start : start + self._part] in self._parts:
+                        yield start, start + self._part
+                at = data.find(probe, at + 1)
+
+
+def _in_base64(secret: bytes) -> list[bytes]:
+    """Spell a secret in base64: at each of the three places in a group where it may begin, less what others touch."""
+    spelled = []
+    for before in range(3):
+        coded = base64.b64encode(bytes(before) + secret)
+        whole = coded[-(-before * 4 // 3) : (before + len(secret)) * 4 // 3]
+        spelled += [whole, whole.replace(b"+", b"-").replace(b"/", b"_")]
+    return list(dict.fromkeys(spelled))
+
+
+class _Escapes:
+    """Undoes the escapes of a key's characters: those of JSON strings, of URLs and of HTML."""
+
+    def __init__(self, key: str) -> None:
+        self._characters = {escape: character.encode() for character in set(key) for escape in _escapes_of(character)}
+        begins = {escape[:2] if escape.startswith(b"\\") else escape[:1] for escape in self._characters}
+        self._signs = tuple(b"\\u00" if begin == b"\\u" else begin for begin in begins)
+        rest = b"|".join(re.escape(escape[1:]) for escape in sorted(self._characters, key=len, reverse=True))
+        self._pattern = re.compile(rb"[\\%&](?:" + rest + b")")
+
+    def undo(self, data: bytes) -> tuple[bytes, list[int]] | None:
+        """Return the data without the escapes, with the place of each of its bytes in the data and of its end.
+
+        None where it holds none.
+        """
+        if not any(sign in data for sign in self._signs):
+            return None
+        found = [(match.start(), match.end(), match[0]) for match in self._pattern.finditer(data)]
+        if not found:
+            return None
+        pieces, places = [], []
+        for (_, begin, _), (start, _, escape) in pairwise([(0, 0, b""), *found, (len(data), len(data), b"")]):
+            pieces += [data[begin:start], self._characters.get(escape, b"")]
+            places += [*range(begin, start), start]
+        return b"".join(pieces), places
+
+
+def _escapes_of(character: str) -> list[bytes]:
+    """List the ways to write a printable ASCII character that do not show it."""
+    number = ord(character)
+    codes = dict.fromkeys((f"{number:02x}", f"{number:02X}"))
+    ways = [f"&#{number};"]
+    for code in codes:
+        ways += [f"\\u00{code}", f"\\x{code}", f"%{code}", f"&#x{code};", f"&#X{code};"]
+    if character in '"\\/':
+        ways.append(f"\\{character}")
+    named = html.escape(character)
+    return [way.encode() for way in (ways if named == character else [*ways, named])]

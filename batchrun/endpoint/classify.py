@@ -8,7 +8,7 @@ from batchrun.core.outcome import PROVES_NOT_SENT, Break, BreakKind, Charge, Evi
 from batchrun.core.states import AttemptState
 from batchrun.endpoint.answer import Answer, read_answer, shows_work
 from batchrun.endpoint.body import BOM, Form, read_json
-from batchrun.endpoint.gateway import gateway_of, upstream_answered
+from batchrun.endpoint.gateway import gateway_behind, may_hide_work, proves_refusal
 from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.problem import Problem, problem_inside, problem_of
 from batchrun.endpoint.retry_after import retry_after_s
@@ -136,7 +136,8 @@ def _of_reply(reply: Reply, path: str, profile: Profile, mask: Mask) -> Evidence
         return _worked_all_the_same(reply, body.value, mask)
     raw = mask.raw(reply.body) if problem and len(reply.body) <= KEPT_BYTES else None
     said = problem.words if problem else body_words(reply.body, reply.headers)
-    return _evidence(reply, verdict, _message(reply, verdict, said, mask), raw=raw, mask=mask)
+    gateway = gateway_behind(reply.headers, said) if verdict is GATEWAY_ERROR else None
+    return _evidence(reply, verdict, _message(reply, verdict, said, gateway, mask), raw=raw, mask=mask)
 
 
 def _worked_all_the_same(reply: Reply, body: dict[str, Any], mask: Mask) -> Evidence:
@@ -154,15 +155,13 @@ def _worked_all_the_same(reply: Reply, body: dict[str, Any], mask: Mask) -> Evid
 def _verdict(status: int, problem: Problem | None, headers: Mapping[str, str], wait_s: float | None) -> Verdict:
     if 300 <= status < 400:
         return refused("redirect", Scope.EVERYONE)
-    if status in (408, 499):
-        return GATEWAY_ERROR
+    words = problem.words if problem else ""
     if 400 <= status < 500:
-        return _client_error(status, problem, wait_s)
+        is_doubtful = status in (408, 499) or may_hide_work(headers, words)
+        return GATEWAY_ERROR if is_doubtful else _client_error(status, problem, wait_s)
     if status not in (500, 503, 529) or not (problem or wait_s is not None):
         return GATEWAY_ERROR
-    if gateway_of(headers) and not upstream_answered(headers):
-        return GATEWAY_ERROR
-    return _server_error(status, problem)
+    return _server_error(status, problem) if proves_refusal(headers, words) else GATEWAY_ERROR
 
 
 def _server_error(status: int, problem: Problem | None) -> Verdict:
@@ -178,7 +177,7 @@ def _client_error(status: int, problem: Problem | None, wait_s: float | None) ->
     if problem:
         if status in (400, 403, 429) and problem.is_quota(comes_back=wait_s is not None):
             return QUOTA
-        if status in (400, 403, 422) and problem.is_content_filter():
+        if status in (400, 403, 422, 446) and problem.is_content_filter():
             return CONTENT_FILTER
         if status in (400, 413, 422) and problem.is_context_length():
             return CONTEXT_LENGTH
@@ -296,12 +295,12 @@ def _request_id(reply: Reply, mask: Mask) -> str | None:
     return _short(headers.get("x-request-id") or headers.get("x-litellm-call-id") or headers.get("request-id"), mask)
 
 
-def _message(reply: Reply, verdict: Verdict, said: str, mask: Mask) -> str:
+def _message(reply: Reply, verdict: Verdict, said: str, gateway: str | None, mask: Mask) -> str:
     said = tidy(said, mask)
     if verdict.cause == "redirect":
         target = tidy(reply.headers.get("location", ""), mask)
         said = f"it redirects to '{target}', where nothing was sent" if target else "it redirects to nowhere"
-    if verdict is GATEWAY_ERROR and reply.status in (500, 503, 529) and (gateway := gateway_of(reply.headers)):
+    if gateway:
         said = _join(said, f"from behind {gateway}, which does not show that nothing was done")
     return _join(verdict.words, status_words(reply.status), said)
 

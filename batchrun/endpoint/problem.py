@@ -65,6 +65,7 @@ FILTER_CODES = {
 FILTER_WORDS = re.compile(
     r"content management policy|content (policy|filter)|(prompt|input|request|content|message) (was |is )?flagged"
     r"|your (prompt|input)\b.{0,60}usage polic|inappropriate content"
+    r"|\bguardrails?\b"  # a gateway's; one that checks answers refuses what is already paid for
 )
 
 TOO_LARGE_WORDS = re.compile(r"request too large for")

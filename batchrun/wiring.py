@@ -156,11 +156,14 @@ class Judge:
     check: AnswerCheck | None  # what is asked of answers beside their form
 
     def __call__(self, exchange: Reply | Break, path: str) -> Evidence:
-        evidence = classify(exchange, path=path, profile=self.profile, mask=self.mask)
+        evidence = self._evidence(exchange, path)
         return evidence if self.check is None else judged(evidence, self.check)
 
     def clean(self, reply: Reply, path: str) -> Reply:
-        return self.mask.reply(reply, is_answer=lambda: self(reply, path).outcome is AttemptState.ANSWERED)
+        return self.mask.reply(reply, is_answer=lambda: self._evidence(reply, path).outcome is AttemptState.ANSWERED)
+
+    def _evidence(self, exchange: Reply | Break, path: str) -> Evidence:
+        return classify(exchange, path=path, profile=self.profile, mask=self.mask)
 
 
 def _price(job: Job) -> Price | None:

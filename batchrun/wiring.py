@@ -114,7 +114,9 @@ class House:
 
     def _endpoint(self, job: Job) -> Endpoint:
         base_url, key = self._access(job)
-        return Endpoint(base_url, key, concurrency=job.concurrency, timeout_s=job.spec["timeout_s"])
+        return Endpoint(
+            base_url, key, concurrency=job.concurrency, timeout_s=job.spec["timeout_s"], lookup=job.spec.get("lookup")
+        )
 
     def _windows(self, job: Job) -> RateWindows:
         if self.settings.broker is None:

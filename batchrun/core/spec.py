@@ -77,6 +77,9 @@ class JobSpec(BaseModel):
     refused_statuses: tuple[Annotated[int, Field(ge=300, le=599)], ...] = Field(
         default=(), description="HTTP statuses of this endpoint that prove that nothing was billed"
     )
+    lookup: Literal["openai", "litellm"] | None = Field(
+        default=None, description="how this endpoint can be asked what became of a request"
+    )
     trial: TrialSpec = Field(default_factory=TrialSpec, description="the trial: size, sample, seed, max_failed_share")
     rpm: int | None = Field(default=None, ge=1, le=10_000_000, description="requests sent in any minute, at the most")
     tpm: int | None = Field(

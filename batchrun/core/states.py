@@ -122,14 +122,14 @@ ITEM_MOVES: dict[str, ItemMove] = {
             "adopt",
             _UNANSWERED,
             {_I.COMPLETED},
-            "late owner, spool, import",
+            "late owner, spool, look-up, import",
             "evidence of that attempt; no answer yet; fence + 1",
         ),
         _item(
             "correct",
             {_I.IN_DOUBT},
             {_I.FAILED, _I.PENDING, _I.CANCELLED},
-            "late owner, spool",
+            "late owner, spool, look-up",
             "a late refusal, useless or invalid answer of the attempt in doubt; fence + 1",
         ),
         _item(

@@ -9,10 +9,12 @@ from typing import Self
 
 import aiohttp
 
+from batchrun.core.marks import stored_under
 from batchrun.core.outcome import Break, BreakKind, Reply, Timing
 from batchrun.endpoint.address import host_port, proxy_for
 from batchrun.endpoint.breaks import StaleConnection, after_sending, before_sending
 from batchrun.endpoint.decode import LARGEST_BYTES, decode
+from batchrun.endpoint.lookup import Means
 from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.sdk import Client
 from batchrun.endpoint.wording import tidy
@@ -37,13 +39,21 @@ class Endpoint:
         timeout_s: total time of one exchange, from the hand-over to the last byte.
         connect_timeout_s: time for a connection; never more than half of `timeout_s`, so that a hang while
             connecting is always told from one after it.
+        lookup: how it can be asked about requests; they are marked with their attempt's id accordingly.
 
     Raises:
         EndpointFault: the environment asks for a proxy that cannot be used.
     """
 
     def __init__(
-        self, base_url: str, api_key: str, *, concurrency: int, timeout_s: float, connect_timeout_s: float = 10.0
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        concurrency: int,
+        timeout_s: float,
+        connect_timeout_s: float = 10.0,
+        lookup: Means | None = None,
     ) -> None:
         self.address = base_url  # for the ledger: holds no secret
         self._host = host_port(base_url)
@@ -54,6 +64,7 @@ class Endpoint:
         self._connections = max(concurrency, MOST_CONNECTIONS)
         self._timeout_s = timeout_s
         self._connect_timeout_s = min(connect_timeout_s, timeout_s / 2)
+        self._lookup = lookup
         self._urls: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -116,6 +127,10 @@ class Endpoint:
         session = self._session or self._opened()
         url = self._urls.get(path) or self._urls.setdefault(path, self._client.ready_url(path))
         headers = {"X-Client-Request-Id": attempt_id}
+        if self._lookup == "litellm":
+            headers["x-litellm-call-id"] = attempt_id
+        elif self._lookup == "openai":
+            body = stored_under(path, body, attempt_id)
         for _ in range(STALE_TRIES):
             try:
                 return await session.post(
@@ -129,13 +144,17 @@ class Endpoint:
                 last = stale
         raise last
 
-    async def get(self, path: str) -> Reply | Break:
-        """Ask for something that is never billed, such as the list of models; it takes `PROBE_S` at the most."""
+    async def get(self, path: str, *, limit_s: float = PROBE_S) -> Reply | Break:
+        """Ask for something that is never billed, such as the list of models; it takes `limit_s` at the most.
+
+        A path without "/v1" is one of the server's own pages, beside the API.
+        """
         session = self._session or self._opened()
         timeout = aiohttp.ClientTimeout(
-            total=min(PROBE_S, self._timeout_s), connect=min(PROBE_S, self._connect_timeout_s)
+            total=min(limit_s, self._timeout_s), connect=min(PROBE_S, self._connect_timeout_s)
         )
-        url = self._client.ready_url(path)
+        is_api = path.startswith("/v1/")
+        url = self._client.ready_url(path) if is_api else self.address.removesuffix("/v1") + path
         exchange = _Exchange()
         try:
             response = await session.get(url, allow_redirects=False, proxy=self._proxy, timeout=timeout)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from batchrun.core.outcome import Charge, Evidence
 from batchrun.core.retry import Decision
@@ -60,7 +60,14 @@ _COLUMNS = (
 _RECORD = (
     update(attempts)
     .where(attempts.c.key == bindparam("the_key"))
-    .values({column: bindparam(f"a_{column}") for column in _COLUMNS})
+    .values(
+        {
+            **{column: bindparam(f"a_{column}") for column in _COLUMNS},
+            # Evidence from elsewhere does not know when the request left, or what the endpoint called it.
+            "sent_at": func.coalesce(bindparam("a_sent_at"), attempts.c.sent_at),
+            "request_id": func.coalesce(bindparam("a_request_id"), attempts.c.request_id),
+        }
+    )
 )
 _RECORD_OPEN = _RECORD.where(
     attempts.c.state == AttemptState.INTENT.value, attempts.c.reserved_pusd == bindparam("was_reserved")

@@ -283,25 +283,3 @@ def trial_ids(connection: Connection, job_id: int) -> list[int]:
             .order_by(items.c.position)
         ).scalars()
     )
-
-
-def doubtful_attempts(connection: Connection, item_ids: list[int]) -> dict[int, Mapping[str, Any]]:
-    """Return, for each of these items, its latest attempt of unknown outcome, with the worker that made it."""
-    found: dict[int, Mapping[str, Any]] = {}
-    for start in range(0, len(item_ids), 500):
-        chunk = item_ids[start : start + 500]
-        rows = connection.execute(
-            select(attempts, items.c.id.label("item_id"), workers.c.host, workers.c.folder)
-            .join(
-                items,
-                and_(
-                    attempts.c.key > items.c.id * (1 << FENCE_BITS),
-                    attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS),
-                ),
-            )
-            .outerjoin(workers, workers.c.id == attempts.c.worker_id)
-            .where(items.c.id.in_(chunk), attempts.c.state == AttemptState.UNKNOWN)
-            .order_by(attempts.c.key)
-        )
-        found |= {row.item_id: dict(row._mapping) for row in rows}
-    return found

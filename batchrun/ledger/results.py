@@ -134,6 +134,16 @@ def results_in_order(
         start, how_many = start + how_many, min(chunk, _fitting(rows))
 
 
+def paths_of(connection: Connection, item_ids: Sequence[int]) -> dict[int, str]:
+    """Return the paths of these items' requests, as far as they are there: a purge takes them."""
+    found: dict[int, str] = {}
+    for start in range(0, len(item_ids), 500):
+        chunk = item_ids[start : start + 500]
+        rows = connection.execute(select(requests.c.item_id, requests.c.path).where(requests.c.item_id.in_(chunk)))
+        found |= {row.item_id: row.path for row in rows}
+    return found
+
+
 def asks_for(connection: Connection, job_id: int, *, path: str) -> bool:
     """Say whether any request of the job goes to this path."""
     asked = select(requests.c.item_id).join(items, items.c.id == requests.c.item_id)

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from batchrun.core.outcome import Charge
 from batchrun.core.states import ItemState
 from batchrun.errors import UsageFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.consents import Stopped, give_up, stopped_items
+from batchrun.ledger.doubts import doubtful_attempts
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import doubtful_attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Doubt:
     sent_at: float | None  # UTC unix seconds; None: not known whether it was sent at all
     endpoint: str
     possible_pusd: int | None
+    is_charged: bool  # for certain, as a gateway's log told; only the answer is not known
+    cost_pusd: int | None
     host: str | None  # of the worker that may hold more evidence
     folder: str | None
 
@@ -51,6 +54,8 @@ def _doubt(ledger: Ledger, item: Stopped, row: Any) -> Doubt:
         sent_at=row["sent_at"],
         endpoint=row["endpoint"],
         possible_pusd=row["reserved_pusd"] or None,
+        is_charged=row["charge"] == Charge.CERTAIN,
+        cost_pusd=row["cost_pusd"],
         host=row["host"],
         folder=row["folder"],
     )

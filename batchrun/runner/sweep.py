@@ -6,18 +6,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from batchrun.core.retry import decide
 from batchrun.errors import EndpointFault
 from batchrun.ledger.consents import retry_by_policy
-from batchrun.ledger.jobs import Job, read_job, write_anew
+from batchrun.ledger.jobs import Job, write_anew
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, holds_lock
-from batchrun.ledger.settle import Settled, rescue, settle
+from batchrun.ledger.settle import rescue
 from batchrun.ledger.spool import Frame, read_frames, remove_files
-from batchrun.ledger.sweeps import Incarnation, buried_with_spool, bury, incarnations, jobs_of, open_attempt
+from batchrun.ledger.sweeps import Incarnation, buried_with_spool, bury, incarnations, jobs_of
+from batchrun.runner.adoption import adopt
 from batchrun.runner.evidence import restore
 from batchrun.runner.means import Rules
-from batchrun.runner.settlement import make_settlement
 
 
 @dataclass
@@ -63,29 +62,9 @@ def _bury(ledger: Ledger, one: Incarnation, swept: Swept, rules_of: Callable[[Jo
 
 def _adopt(ledger: Ledger, frame: Frame, rules_of: Callable[[Job], Rules]) -> int | None:
     """Settle what a spool's frame tells; return the job that it told something new."""
-    with ledger.read() as connection:
-        attempt = open_attempt(connection, frame.key)
-        if attempt is None:
-            return None
-        job = read_job(connection, attempt.job_id)
-    rules = rules_of(job)
     reply, path = restore(frame.about, frame.body)
-    evidence = rules.judge(reply, path)
-    settlement = make_settlement(
-        evidence,
-        decide(evidence, attempt.tries, rules.policy),
-        key=frame.key,
-        job_id=attempt.job_id,
-        worker_id=attempt.worker_id,
-        price=rules.price,
-        reserved_pusd=attempt.reserved_pusd,
-        now=time.time(),
-    )
-    with ledger.write() as connection:
-        settled = settle(connection, settlement)
-        if settled in (Settled.ADOPTED, Settled.CORRECTED):
-            write_anew(connection, job.id, now=time.time())
-    return job.id if settled in (Settled.MOVED, Settled.ADOPTED, Settled.CORRECTED) else None
+    adoption = adopt(ledger, frame.key, lambda rules: rules.judge(reply, path), rules_of=rules_of)
+    return adoption.job.id if adoption is not None and adoption.is_news else None
 
 
 def follow_policy(ledger: Ledger, job: Job) -> int:

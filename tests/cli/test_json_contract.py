@@ -144,7 +144,7 @@ def test_every_command_prints_what_its_schema_says(show: Show) -> None:
     _before_the_job(show)
     lines = [batch_line(f"a{number:05d}") for number in range(14)] + ["{oops\n"]
     (lab.folder / "inputs" / "in.jsonl").write_text("".join(lines))
-    lab.write_spec(price=PRICE, metadata={"who": "me"})
+    lab.write_spec(price=PRICE, metadata={"who": "me"}, lookup="litellm")
     show.run("validate", "jobs/job.json", code=2)
     show.run("submit", "jobs/job.json", "--skip-invalid", "--dry-run")
     trial = show.run("trial", "jobs/job.json", "--skip-invalid", "-n", "3")
@@ -223,6 +223,7 @@ def _look_at_it(show: Show) -> None:
 
 def _settle_it(show: Show) -> None:
     show.run("reconcile", "batch-001")
+    assert show.run("reconcile", "batch-001", "--lookup", code=6)[0]["asked"][0]["result"] == "not_asked"
     show.run("reconcile", "batch-001", "--fail", "--dry-run")
     show.run("reconcile", "batch-001", "--retry", "--no-run")
     show.run("resume", "batch-001", code=6)

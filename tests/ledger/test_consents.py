@@ -7,9 +7,9 @@ from sqlalchemy import update
 
 from batchrun.core.states import ItemState
 from batchrun.ledger.consents import stopped_items
+from batchrun.ledger.doubts import doubtful_attempts
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.register import accept, stage
-from batchrun.ledger.reports import doubtful_attempts
 from batchrun.ledger.schema import items
 from tests.ledger.desk import (
     ANSWERED,

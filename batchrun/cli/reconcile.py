@@ -1,6 +1,7 @@
 """`batchrun reconcile`."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +25,13 @@ LISTED = 20
 @make_command("batchrun reconcile batch-001 --retry")
 @click.argument("job", type=JOB)
 @click.option("--lookup", is_flag=True, help="Ask the endpoint what became of them; free.")
+@click.option(
+    "--import",
+    "import_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Take answers from a file: batch output lines, or ids with responses.",
+)
 @click.option("--retry", is_flag=True, help="Send them again: each may be billed a second time.")
 @click.option("--fail", is_flag=True, help="Give them up.")
 @click.option("--item", "items", multiple=True, help="Only this item; may be given several times.")
@@ -33,6 +41,7 @@ def command(
     context: Context,
     job: str,
     lookup: bool,
+    import_file: Path | None,
     retry: bool,
     fail: bool,
     items: tuple[str, ...],
@@ -40,15 +49,16 @@ def command(
     dry_run: bool,
 ) -> int:
     """Settle items in doubt: their requests left, or may have, and no answer is known. Without a flag: list them."""
-    from batchrun.cli.settling import show_lookup
+    from batchrun.cli.settling import show_import, show_lookup
     from batchrun.runner.control import close_if_over
     from batchrun.runner.hold import sweep_all, working
+    from batchrun.runner.imports import import_answers
     from batchrun.runner.lookup import look_up_doubts, means_of
     from batchrun.runner.purged import SEND, refuse_purged
     from batchrun.runner.reconcile import list_doubts
     from batchrun.runner.standing import read_standing
 
-    _refuse_two_ways(lookup=lookup, retry=retry, fail=fail)
+    _refuse_two_ways(lookup=lookup, **{"import": import_file is not None}, retry=retry, fail=fail)
     with context.house() as house:
         gear = house.gear()
         concurrency = read_standing(house.ledger, job).job.concurrency
@@ -63,6 +73,11 @@ def command(
                 if not dry_run:
                     close_if_over(house.ledger, job, worker, gear)
                 return show_lookup(context, looked, read_standing(house.ledger, job), means=means, is_dry=dry_run)
+            if import_file is not None:
+                brought = import_answers(house.ledger, found, import_file, gear=gear, custom_ids=items, is_dry=dry_run)
+                if not dry_run:
+                    close_if_over(house.ledger, job, worker, gear)
+                return show_import(context, brought, read_standing(house.ledger, job), path=import_file, is_dry=dry_run)
             if retry:
                 refuse_purged(found, SEND)
             if doubts and not dry_run and (retry or fail):

@@ -1,6 +1,7 @@
 """What is printed when doubts are settled by evidence from elsewhere."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchrun.cli.context import Context
@@ -10,6 +11,7 @@ from batchrun.core.states import FINAL_JOB_STATES, ItemState
 from batchrun.core.wording import several
 
 if TYPE_CHECKING:
+    from batchrun.runner.imports import Import
     from batchrun.runner.lookup import Looked
     from batchrun.runner.standing import Standing
 
@@ -50,10 +52,46 @@ def show_lookup(context: Context, looked: "Sequence[Looked]", standing: "Standin
             put(f"  {len(group):,} {words}")
             for line in _lines(group):
                 put(line)
+    _put_next(job, left)
+    return code
+
+
+def show_import(context: Context, brought: "Import", standing: "Standing", *, path: Path, is_dry: bool) -> int:
+    """Print what an import came to and return the exit code."""
+    job, left = standing.job.task_id, standing.counts[ItemState.IN_DOUBT]
+    code = 0 if is_dry else settled_code(standing)
+    if context.json:
+        taken = [
+            {
+                "line": one.line_no,
+                "custom_id": one.custom_id,
+                "attempt_id": one.attempt_id,
+                "billed": "yes" if one.is_certain else "perhaps",
+            }
+            for one in brought.taken
+        ]
+        values = {"job_id": job, "file": str(path), "lines": brought.lines, "taken": taken}
+        values |= {"not_needed": brought.not_needed, "without_answer": brought.without_answer, "in_doubt": left}
+        emit("import", values | {"applied": bool(taken) and not is_dry, "dry_run": is_dry, "exit_code": code})
+        return code
+    verb = "would be taken" if is_dry else "taken"
+    put(f"{several(brought.lines, 'line')} of {path}: {several(len(brought.taken), 'answer')} {verb}")
+    for one in brought.taken[:LISTED]:
+        put(f"    {one_line(one.custom_id)}  {one.attempt_id}" + ("" if one.is_certain else "  by its item alone"))
+    if brought.taken[LISTED:]:
+        put(f"    ... and {len(brought.taken) - LISTED:,} more (--json lists all)")
+    if brought.without_answer:
+        put(f"  {brought.without_answer:,} without an answer, which proves nothing: still in doubt")
+    if brought.not_needed:
+        put(f"  {brought.not_needed:,} of requests that are not in doubt here")
+    _put_next(job, left)
+    return code
+
+
+def _put_next(job: str, left: int) -> None:
     following = [f"batchrun reconcile {job}"] if left else [f"batchrun export {job} -o FILE"]
     for line in next_lines(following):
         put(line)
-    return code
 
 
 def _lines(group: "Sequence[Looked]") -> list[str]:

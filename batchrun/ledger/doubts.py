@@ -29,6 +29,7 @@ class Unknown:
     endpoint: str
     request_id: str | None  # what the endpoint, or a gateway, called it
     sent_at: float | None
+    is_answered: bool  # the item: by another attempt
 
 
 def doubtful_attempts(connection: Connection, item_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
@@ -51,20 +52,30 @@ def unknown_attempts(connection: Connection, item_ids: Sequence[int]) -> list[Un
     found: list[Unknown] = []
     wanted = sorted(item_ids)
     for start in range(0, len(wanted), _CHUNK):
-        rows = connection.execute(
-            select(
-                attempts.c.key,
-                items.c.custom_id,
-                attempts.c.endpoint,
-                attempts.c.request_id,
-                attempts.c.sent_at,
-            )
-            .join(items, _OF_ITEM)
-            .where(items.c.id.in_(wanted[start : start + _CHUNK]), attempts.c.state == AttemptState.UNKNOWN)
-            .order_by(attempts.c.key)
-        )
+        mine = items.c.id.in_(wanted[start : start + _CHUNK])
+        rows = connection.execute(select(*_OF_UNKNOWN).join(items, _OF_ITEM).where(mine, _IS_UNKNOWN).order_by(_KEY))
         found += [Unknown(*row) for row in rows]
     return found
+
+
+def unknown_of_job(connection: Connection, job_id: int) -> list[Unknown]:
+    """Return all attempts of unknown outcome of a job's items, whatever has become of these since."""
+    owner = items.c.id == attempts.c.key // (1 << FENCE_BITS)
+    mine = (attempts.c.job_id == job_id, _IS_UNKNOWN, items.c.is_current)
+    rows = connection.execute(select(*_OF_UNKNOWN).join(items, owner).where(*mine).order_by(_KEY))
+    return [Unknown(*row) for row in rows]
+
+
+_KEY = attempts.c.key
+_IS_UNKNOWN = attempts.c.state == AttemptState.UNKNOWN
+_OF_UNKNOWN = (
+    _KEY,
+    items.c.custom_id,
+    attempts.c.endpoint,
+    attempts.c.request_id,
+    attempts.c.sent_at,
+    items.c.answer_key.is_not(None).label("is_answered"),
+)
 
 
 def note_charge(

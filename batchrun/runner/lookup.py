@@ -162,9 +162,9 @@ class _Inquiry:
             return self._looked(attempt, Result.CHARGED, finding.note)
         assert finding.reply is not None
         evidence = self._judge(attempt.key, finding.reply, self.rules_of(self.job))
-        if evidence.outcome is AttemptState.ANSWERED:
+        if evidence.outcome is AttemptState.ANSWERED and evidence.cause is None:
             looked = self._looked(attempt, Result.ADOPTED, finding.note)
-        elif evidence.outcome is AttemptState.UNUSABLE:
+        elif evidence.outcome in (AttemptState.ANSWERED, AttemptState.UNUSABLE):
             looked = self._looked(attempt, Result.USELESS, evidence.message)
         else:  # what is stored is no complete reply
             return self._looked(attempt, Result.NOT_FOUND, evidence.message)

@@ -224,6 +224,9 @@ def _look_at_it(show: Show) -> None:
 def _settle_it(show: Show) -> None:
     show.run("reconcile", "batch-001")
     assert show.run("reconcile", "batch-001", "--lookup", code=6)[0]["asked"][0]["result"] == "not_asked"
+    answer = {"choices": [{"message": {"role": "assistant", "content": "yes"}}]}
+    (show.lab.folder / "answers.jsonl").write_text(json.dumps({"custom_id": "a00002", "response": answer}) + "\n")
+    assert show.run("reconcile", "batch-001", "--import", "answers.jsonl", "--dry-run")[0]["taken"][0]["line"] == 1
     show.run("reconcile", "batch-001", "--fail", "--dry-run")
     show.run("reconcile", "batch-001", "--retry", "--no-run")
     show.run("resume", "batch-001", code=6)

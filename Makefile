@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test servers proof lint format types house-test docs-test bench constraints clean clean-all
+.PHONY: help demo up down test servers proof mutants lint format types house-test docs-test bench constraints clean clean-all
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -46,6 +46,9 @@ servers:
 	fi; \
 	echo "not found: $$missing. Tests that need them are skipped here and fail where CI=true."; \
 	echo "to run them: sudo apt-get install $$missing   (or your system's packages of Redis and PostgreSQL)"
+
+mutants: $(INSTALLED_DEV) servers ## take the promise's rules away one at a time: the tests must miss each (minutes)
+	@$(BIN)/python -m tests.proof.mutants
 
 lint: $(INSTALLED_DEV) ## ruff: rules and format
 	@$(BIN)/ruff check .

@@ -18,7 +18,7 @@ from batchrun.ledger.claims import within_budget
 from batchrun.ledger.commit import GroupCommit
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.liveness import Worker, beat
+from batchrun.ledger.liveness import Worker, beat, has_ended
 from batchrun.ledger.reports import count_items, count_trial, has_sent_since, next_ready_at
 from batchrun.ledger.trial import answered_routes
 from batchrun.runner.ends import End, EndKind
@@ -248,9 +248,15 @@ class Session:
                 await asyncio.sleep(0.02 if feed.is_exhausted and not self._performer.has_work else TICK_S)
 
     async def _obey(self) -> None:
-        """Follow what was decided elsewhere: pause, cancel, another holder."""
+        """Follow what was decided elsewhere: pause, cancel, another holder, or that this process is dead."""
         job = await asyncio.to_thread(self._read_job)
         if job.holder != self._worker.id:
+            self._end = End(EndKind.LOST)
+        elif await asyncio.to_thread(self._is_buried):
+            self._voice.say(
+                "another process took this one for dead, since it or its host had stood still: it claims nothing more; "
+                f"batchrun resume {job.task_id} goes on"
+            )
             self._end = End(EndKind.LOST)
         elif job.state in (JobState.CANCELLING, JobState.CANCELLED):
             self._end = End(EndKind.CANCELLED)
@@ -334,6 +340,10 @@ class Session:
     def _read_job(self) -> Job:
         with self._ledger.read() as connection:
             return job_moves.read_job(connection, self._job.id)
+
+    def _is_buried(self) -> bool:
+        with self._ledger.read() as connection:
+            return has_ended(connection, self._worker.id)
 
     def _next_ready_at(self, trial_only: bool) -> float | None:
         with self._ledger.read() as connection:

@@ -1,5 +1,6 @@
 """What the proof's tests share: the counted hits of every scene, counted once for all test processes."""
 
+import datetime
 import fcntl
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SEED = os.environ.get("PROOF_SEED") or str(datetime.date.today().toordinal())  # another every day
 Prove = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -1,5 +1,6 @@
 """Forking: a process that has imported everything and opened nothing makes others, and waits for them by their ids."""
 
+import faulthandler
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ def fork(work: Callable[[], object]) -> int:
 
 def _work(work: Callable[[], object]) -> NoReturn:
     code = 70
+    faulthandler.register(signal.SIGUSR1, file=2)  # where does it hang?
     try:
         work()
         code = 0
@@ -44,7 +46,7 @@ def wait(pid: int, *, timeout_s: float) -> int:
         if ended:
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGUSR1)  # it says where it hangs
+            os.kill(pid, signal.SIGUSR1)
             time.sleep(0.5)
             kill(pid)
             raise TimeoutError(f"process {pid} did not end within {timeout_s} s")

@@ -44,19 +44,19 @@ class Board:
     It outlives a killed process, since whoever forked it has it too.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], deadly: tuple[str, int] | None = None) -> None:
+        """Make a board.
+
+        Args:
+            deadly: a point, and at which of its hits the process dies.
+        """
         self._place = {name: _COUNT_BYTES * number for number, name in enumerate(names)}
         self._memory = mmap(-1, _COUNT_BYTES * len(names))
         self._lock = threading.Lock()
-        self._deadly: tuple[str, int] | None = None
-
-    def clear(self, deadly: tuple[str, int] | None = None) -> None:
-        """Begin anew; let a process die at the n-th hit of a point, if that is given."""
-        self._memory[:] = bytes(len(self._memory))
         self._deadly = deadly
 
     def hits(self) -> dict[str, int]:
-        """Return how often each point was reached since `clear`; points that were not are left out."""
+        """Return how often each point was reached; points that were not are left out."""
         counts = {name: self._read(place) for name, place in self._place.items()}
         return {name: count for name, count in counts.items() if count}
 

@@ -3,22 +3,19 @@
 PROOF_SEED=N repeats the day that printed N.
 """
 
-import datetime
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.proof.conftest import Prove
+from tests.proof.conftest import SEED, Prove
 
 CASES, PARTS = 120, 4
-SEED = os.environ.get("PROOF_SEED") or str(datetime.date.today().toordinal())
 
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
 def test_wherever_a_process_dies_nothing_is_billed_twice_or_lost(part: int, counts: Path, prove: Prove) -> None:
     share = ("--cases", str(CASES), "--part", f"{part}/{PARTS}", "--seed", SEED)

@@ -46,7 +46,7 @@ def test_a_mark_is_nothing_to_the_product_and_a_call_to_the_proof(tmp_path: Path
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_point_is_reached(counts: Path) -> None:
     reached = {name for hits in json.loads(counts.read_text()).values() for name in hits}
     assert set(find_points()) - reached == set()

@@ -26,6 +26,17 @@ class Verdict:
     faults: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Report:
+    """What came of one run."""
+
+    run: str
+    deaths: int = 0
+    hits: dict[str, int] = field(default_factory=dict)  # of points, in the process that was to die
+    verdict: Verdict = field(default_factory=Verdict)
+    took_s: float = 0.0
+
+
 @dataclass(frozen=True)
 class _Item:
     custom_id: str
@@ -33,52 +44,59 @@ class _Item:
     states: dict[int, AttemptState]  # of its attempts, by fence
 
 
-def judge(lab: Lab, *, ids: list[str], policy: str, doubts_at_most: int) -> Verdict:
-    """Judge a job that has ended.
+@dataclass(frozen=True)
+class Law:
+    """What a job is judged by."""
 
-    Args:
-        ids: of the input lines.
-        doubts_at_most: that the deaths may have left; faults of the endpoint may have made more.
-    """
-    verdict = Verdict(has_ended=_has_ended(lab))
+    ids: list[str]  # of the input lines
+    policy: str
+    doubts_at_most: int | None = None  # that the deaths may have left, beside those of the endpoint's faults
+    may_overlap: bool = False  # the living were taken for dead: under `retry` an answer may come after a newer attempt
+
+
+def judge(lab: Lab, law: Law) -> Verdict:
+    """Judge a job that has ended."""
+    verdict = Verdict(has_ended=has_ended(lab))
     if not verdict.has_ended:
         verdict.faults.append("the job has not ended")
         return verdict
     for check in (_check_accounts, _check_outputs, _check_bills):
         try:
-            check(lab, verdict, ids, policy)
+            check(lab, verdict, law)
         except AssertionError as error:
             verdict.faults.append(f"{check.__name__.removeprefix('_check_')}: {error}")
     by_fault = lab.judged().by_fault
-    if verdict.doubts > doubts_at_most + sum(by_fault[name] for name in UNKNOWN_FAULTS):
-        verdict.faults.append(f"{verdict.doubts} doubts, and {doubts_at_most} are the most, beside {dict(by_fault)}")
+    most = law.doubts_at_most
+    if most is not None and verdict.doubts > most + sum(by_fault[name] for name in UNKNOWN_FAULTS):
+        verdict.faults.append(f"{verdict.doubts} doubts, and {most} are the most, beside {dict(by_fault)}")
     return verdict
 
 
-def _has_ended(lab: Lab) -> bool:
+def has_ended(lab: Lab) -> bool:
+    """Say whether the job is in a final state."""
     standing = standing_or_none(lab)
     return standing is not None and standing.job.state in FINAL_JOB_STATES
 
 
-def _check_accounts(lab: Lab, verdict: Verdict, ids: list[str], policy: str) -> None:
+def _check_accounts(lab: Lab, verdict: Verdict, law: Law) -> None:
     standing, judged = lab.standing(), lab.judged()
     verdict.requests, verdict.billed = judged.posts, judged.billed
     verdict.doubts = standing.counts[ItemState.IN_DOUBT]
     assert_accounts_agree(lab)
-    assert standing.job.total == len(ids), (standing.job.total, len(ids))
+    assert standing.job.total == len(law.ids), (standing.job.total, len(law.ids))
 
 
-def _check_outputs(lab: Lab, verdict: Verdict, ids: list[str], policy: str) -> None:
+def _check_outputs(lab: Lab, verdict: Verdict, law: Law) -> None:
     written = [line["custom_id"] for name in ("out.jsonl", "out.errors.jsonl") for line in lab.lines(name)]
-    verdict.lost_items = len(set(ids) - set(written))
-    assert_outputs_whole(lab, ids)
+    verdict.lost_items = len(set(law.ids) - set(written))
+    assert_outputs_whole(lab, law.ids)
     # What a dead writer of the epoch file has left goes with the next epoch; a job that has ended has none.
     left = [path.name for path in (lab.folder / "outputs").iterdir() if ".epoch" not in path.name]
     left = sorted(set(left) - {"out.jsonl", "out.errors.jsonl"})
     assert not left, f"left behind: {left}"
 
 
-def _check_bills(lab: Lab, verdict: Verdict, ids: list[str], policy: str) -> None:
+def _check_bills(lab: Lab, verdict: Verdict, law: Law) -> None:
     """Hold every request that the endpoint has seen against the ledger, one by one."""
     known = _read_items(lab)
     billed: Counter[int] = Counter()
@@ -95,15 +113,20 @@ def _check_bills(lab: Lab, verdict: Verdict, ids: list[str], policy: str) -> Non
         seen.add(name)
         billed[int(item_id)] += arrival.billed
     for item_id, item in known.items():
-        unproven = sum(state in (AttemptState.UNKNOWN, AttemptState.UNUSABLE) for state in item.states.values())
-        allowed = 1 + (item.consents if policy == "hold" else unproven)
+        answered = [fence for fence, state in item.states.items() if state is AttemptState.ANSWERED]
+        allowed = 1 + (item.consents if law.policy == "hold" else _unproven(item))
+        if law.may_overlap and law.policy == "retry":
+            allowed += max(0, len(answered) - 1)
         if billed[item_id] > allowed:
             verdict.silent_second_bills += 1
             wrong.append(f"{item.custom_id} was billed {billed[item_id]} times: {item}")
-        answered = [fence for fence, state in item.states.items() if state is AttemptState.ANSWERED]
-        if answered and max(item.states) > min(answered):
+        elif answered and max(item.states) > min(answered) and not (law.may_overlap and law.policy == "retry"):
             wrong.append(f"{item.custom_id} was tried again after its answer: {item}")
     assert not wrong, "; ".join(wrong)
+
+
+def _unproven(item: _Item) -> int:
+    return sum(state in (AttemptState.UNKNOWN, AttemptState.UNUSABLE) for state in item.states.values())
 
 
 def _read_items(lab: Lab) -> dict[int, _Item]:

@@ -13,6 +13,7 @@ from batchrun.core.retry import OnUnknown
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.reports import report_attempts
+from batchrun.ledger.sweeps import bury
 from batchrun.runner.ends import EndKind
 from batchrun.runner.feed import Feed
 from batchrun.runner.session import Session
@@ -213,6 +214,23 @@ def test_a_process_that_is_no_longer_the_holder_claims_nothing_more(tmp_path: Pa
     sent = len(endpoint.sent)
     assert sent < 200
     assert bench.counts["completed"] == sent  # what was in flight has been settled
+
+
+def test_a_process_that_was_taken_for_dead_ends_and_says_how_to_go_on(tmp_path: Path) -> None:
+    async def slow(custom_id: str, nth: int) -> Reply | Break:
+        await asyncio.sleep(0.02)
+        return reply()
+
+    async def bury_it(session: Session) -> None:
+        await until(lambda: len(endpoint.sent) > 8)
+        with bench.ledger.write() as connection:
+            bury(connection, bench.worker.id, now=time.time())
+
+    endpoint = Endpoint(slow)
+    bench = Bench(tmp_path, count=400, endpoint=endpoint)
+    assert bench.run(bury_it).kind is EndKind.LOST
+    assert "batchrun resume job goes on" in bench.said[-1]
+    assert bench.counts["completed"] == len(endpoint.sent) < 200
 
 
 def test_the_first_signal_drains_and_the_second_makes_doubts_of_what_is_in_flight(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from batchrun.core.states import AttemptState
 from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
-from batchrun.endpoint.key import clean_key
+from batchrun.endpoint.key import clean_key, fingerprint
 from batchrun.endpoint.mask import Mask
 from batchrun.errors import EndpointFault, UsageFault
 from batchrun.ledger.jobs import Job
@@ -115,7 +115,12 @@ class House:
     def _endpoint(self, job: Job) -> Endpoint:
         base_url, key = self._access(job)
         return Endpoint(
-            base_url, key, concurrency=job.concurrency, timeout_s=job.spec["timeout_s"], lookup=job.spec.get("lookup")
+            base_url,
+            key,
+            concurrency=job.concurrency,
+            timeout_s=job.spec["timeout_s"],
+            lookup=job.spec.get("lookup"),
+            idempotency_header=job.spec.get("idempotency_header"),
         )
 
     def _windows(self, job: Job) -> RateWindows:
@@ -134,7 +139,9 @@ class House:
             longest_wait_s=self.settings.longest_wait_s,
             throttle_budget_s=self.settings.throttle_budget_s,
         )
-        return Rules(Judge(Profile(*statuses), Mask(key), check_of(job.spec)), _price(job), policy)
+        honours_keys = job.spec.get("idempotency_header") is not None
+        account = fingerprint(key, salt=self.ledger.ledger_id) if honours_keys else None
+        return Rules(Judge(Profile(*statuses), Mask(key), check_of(job.spec)), _price(job), policy, account)
 
     def _waits(self, job: Job) -> Waits:
         own = self.settings.drain_timeout_s

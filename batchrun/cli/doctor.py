@@ -26,11 +26,12 @@ NAME = 12  # columns of the longest name
 @make_command("batchrun doctor jobs/job.json")
 @click.argument("spec", required=False, type=click.Path(path_type=Path))
 @click.option("--send", is_flag=True, help="Send one real request of a few tokens. It may be billed.")
-def command(context: Context, spec: Path | None, send: bool) -> int:
+@click.option("--probe-replay", is_flag=True, help="With --send: send it twice under one idempotency key.")
+def command(context: Context, spec: Path | None, send: bool, probe_replay: bool) -> int:
     """Look at all that a job needs: ok, warn or fail, each with its mend.
 
     Ledger, broker, workers, endpoint and key, clock, versions; with a SPEC its files and its model, too. Nothing is
-    made or changed, and nothing is sent that costs, but for --send: one request that no ledger keeps.
+    made or changed, and nothing is sent that costs, but for --send: one request that no ledger keeps, or two.
     """
     import time
 
@@ -38,7 +39,9 @@ def command(context: Context, spec: Path | None, send: bool) -> int:
 
     if send and spec is None:
         raise UsageFault("--send needs a SPEC: its model is asked", hint="batchrun doctor jobs/job.json --send")
-    checks = list(_checks(context, spec, send=send))
+    if probe_replay and not send:
+        raise UsageFault("--probe-replay sends two requests", hint="batchrun doctor SPEC --send --probe-replay")
+    checks = list(_checks(context, spec, send=send, probe_replay=probe_replay))
     began = time.monotonic()
     sections = examine(checks)
     levels = [found.level for section in sections for found in section.findings]
@@ -50,7 +53,7 @@ def command(context: Context, spec: Path | None, send: bool) -> int:
     return 1 if worst is Level.FAIL else 0
 
 
-def _checks(context: Context, path: Path | None, *, send: bool) -> "Iterator[Check]":
+def _checks(context: Context, path: Path | None, *, send: bool, probe_replay: bool) -> "Iterator[Check]":
     from batchrun.queue.inspection import broker_check
     from batchrun.runner.doctor.files import files_check
     from batchrun.runner.doctor.finding import Check
@@ -71,7 +74,7 @@ def _checks(context: Context, path: Path | None, *, send: bool) -> "Iterator[Che
     else:
         yield broker_check(settings.broker)
     yield workers_check(settings.db, has_broker=settings.broker is not None)
-    yield from _endpoint_checks(settings, context.origins(), good, send=send)
+    yield from _endpoint_checks(settings, context.origins(), good, send=send, probe_replay=probe_replay)
     yield machine_check(concurrency=max((spec.concurrency for spec in good), default=None))
 
 
@@ -82,7 +85,12 @@ def _read(written: "Written") -> "JobSpec | None":
 
 
 def _endpoint_checks(
-    settings: "Settings", origins: "dict[str, Origin]", specs: "Sequence[JobSpec]", *, send: bool
+    settings: "Settings",
+    origins: "dict[str, Origin]",
+    specs: "Sequence[JobSpec]",
+    *,
+    send: bool,
+    probe_replay: bool,
 ) -> "Iterator[Check]":
     """Yield one look for each endpoint that these specs, or the environment, name."""
     from batchrun.runner.doctor.endpoint import Target, endpoint_check, no_endpoint_check
@@ -105,7 +113,7 @@ def _endpoint_checks(
         named_by = "the spec" if own_url else _told(origins["base_url"])
         yield endpoint_check(Target(base_url, named_by, key, _key_from(settings, origins, variable), going))
         if send and going and isinstance(key, str):
-            yield sending_check(going[0], base_url=base_url, key=key)
+            yield sending_check(going[0], base_url=base_url, key=key, probes_replay=probe_replay)
 
 
 def _key_from(settings: "Settings", origins: "dict[str, Origin]", variable: str | None) -> str | None:

@@ -32,6 +32,9 @@ LISTED = 20
     type=click.Path(path_type=Path),
     help="Take answers from a file: batch output lines, or ids with responses.",
 )
+@click.option(
+    "--replay", is_flag=True, help="Ask again under the same idempotency key, where it is honoured; one bill."
+)
 @click.option("--retry", is_flag=True, help="Send them again: each may be billed a second time.")
 @click.option("--fail", is_flag=True, help="Give them up.")
 @click.option("--item", "items", multiple=True, help="Only this item; may be given several times.")
@@ -42,6 +45,7 @@ def command(
     job: str,
     lookup: bool,
     import_file: Path | None,
+    replay: bool,
     retry: bool,
     fail: bool,
     items: tuple[str, ...],
@@ -49,16 +53,17 @@ def command(
     dry_run: bool,
 ) -> int:
     """Settle items in doubt: their requests left, or may have, and no answer is known. Without a flag: list them."""
-    from batchrun.cli.settling import show_import, show_lookup
+    from batchrun.cli.settling import show_import, show_lookup, show_replay
     from batchrun.runner.control import close_if_over
     from batchrun.runner.hold import sweep_all, working
     from batchrun.runner.imports import import_answers
     from batchrun.runner.lookup import look_up_doubts, means_of
     from batchrun.runner.purged import SEND, refuse_purged
     from batchrun.runner.reconcile import list_doubts
+    from batchrun.runner.replay import replay_doubts
     from batchrun.runner.standing import read_standing
 
-    _refuse_two_ways(lookup=lookup, **{"import": import_file is not None}, retry=retry, fail=fail)
+    _refuse_two_ways(lookup=lookup, **{"import": import_file is not None}, replay=replay, retry=retry, fail=fail)
     with context.house() as house:
         gear = house.gear()
         concurrency = read_standing(house.ledger, job).job.concurrency
@@ -78,8 +83,13 @@ def command(
                 if not dry_run:
                     close_if_over(house.ledger, job, worker, gear)
                 return show_import(context, brought, read_standing(house.ledger, job), path=import_file, is_dry=dry_run)
-            if retry:
+            if retry or replay:
                 refuse_purged(found, SEND)
+            if replay:
+                again = replay_doubts(house.ledger, found, doubts, gear=gear, worker=worker, is_dry=dry_run)
+                if not dry_run:
+                    close_if_over(house.ledger, job, worker, gear)
+                return show_replay(context, again, read_standing(house.ledger, job), is_dry=dry_run)
             if doubts and not dry_run and (retry or fail):
                 return _decide(context, house, worker, found, doubts, is_retry=retry, no_run=no_run)
     return _report(context, found, doubts, applied=0, dry_run=dry_run)
@@ -171,6 +181,7 @@ def _report(context: Context, found: "Job", doubts: "Sequence[Doubt]", *, applie
     for line in _doubt_lines(doubts):
         put(line)
     following = [f"batchrun reconcile {job} --lookup (free)"] if found.spec.get("lookup") else []
+    following += [f"batchrun reconcile {job} --replay (one bill)"] if found.spec.get("idempotency_header") else []
     following += [] if found.is_purged else [f"batchrun reconcile {job} --retry (may bill twice)"]
     following.append(f"batchrun reconcile {job} --fail")
     for line in next_lines([f"batchrun resume {job}"] if applied else following):

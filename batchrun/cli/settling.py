@@ -13,6 +13,7 @@ from batchrun.core.wording import several
 if TYPE_CHECKING:
     from batchrun.runner.imports import Import
     from batchrun.runner.lookup import Looked
+    from batchrun.runner.replay import Again
     from batchrun.runner.standing import Standing
 
 LISTED = 20
@@ -26,6 +27,14 @@ MEANS = {
     "known": "settled by somebody else in the meantime",
 }
 NEWS = ("adopted", "useless", "charged")
+REPLAYED = {
+    "completed": "answered under the same key: with the first request that is one bill",
+    "failed": "answered under the same key, and of no use: failed",
+    "in_doubt": "asked for again without an answer: still in doubt",
+    "no_key": "not asked for, since its key is not good here (any more): still in doubt",
+    "left": "not asked for, since the endpoint refuses: still in doubt",
+}
+UNSENT = ("no_key", "left")
 
 
 def show_lookup(context: Context, looked: "Sequence[Looked]", standing: "Standing", *, means: str, is_dry: bool) -> int:
@@ -88,13 +97,40 @@ def show_import(context: Context, brought: "Import", standing: "Standing", *, pa
     return code
 
 
+def show_replay(context: Context, again: "Sequence[Again]", standing: "Standing", *, is_dry: bool) -> int:
+    """Print what asking again under the same keys came to and return the exit code."""
+    job, left = standing.job.task_id, standing.counts[ItemState.IN_DOUBT]
+    code = 0 if is_dry else settled_code(standing)
+    if context.json:
+        asked = [
+            {"custom_id": one.custom_id, "attempt_id": one.attempt_id, "result": one.result.value, "note": one.note}
+            for one in again
+        ]
+        applied = not is_dry and any(one.result not in UNSENT for one in again)
+        values = {"job_id": job, "asked": asked, "in_doubt": left, "applied": applied}
+        emit("replay", values | {"dry_run": is_dry, "exit_code": code})
+        return code
+    if not again:
+        put(f"{job}: nothing is in doubt")
+        return code
+    for result, words in REPLAYED.items():
+        group = [one for one in again if one.result == result]
+        if group:
+            would = "would be asked for again under its key" if is_dry and result == "in_doubt" else words
+            put(f"{len(group):,} {would}")
+            for line in _lines(group):
+                put(line)
+    _put_next(job, left)
+    return code
+
+
 def _put_next(job: str, left: int) -> None:
     following = [f"batchrun reconcile {job}"] if left else [f"batchrun export {job} -o FILE"]
     for line in next_lines(following):
         put(line)
 
 
-def _lines(group: "Sequence[Looked]") -> list[str]:
+def _lines(group: "Sequence[Looked | Again]") -> list[str]:
     lines = [
         f"    {one_line(one.custom_id)}  {one.attempt_id}" + (f"  {one_line(one.note)}" if one.note else "")
         for one in group[:LISTED]

@@ -15,6 +15,7 @@ SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 NOT_YET = ("order", "stream", "endpoints", "cache")
 NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")  # a line's own
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+KEY_HEADER = re.compile(r"([A-Za-z0-9]+-)*[Ii]dempoten(cy|t)-[A-Za-z0-9-]{1,32}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -80,6 +81,12 @@ class JobSpec(BaseModel):
     lookup: Literal["openai", "litellm"] | None = Field(
         default=None, description="how this endpoint can be asked what became of a request"
     )
+    idempotency_header: str | None = Field(
+        default=None, description="header under which this endpoint gives a known answer again, unbilled"
+    )
+    idempotency_retention_s: float = Field(
+        default=86_400.0, gt=0, le=31_536_000, description="how long it remembers such a key"
+    )
     trial: TrialSpec = Field(default_factory=TrialSpec, description="the trial: size, sample, seed, max_failed_share")
     rpm: int | None = Field(default=None, ge=1, le=10_000_000, description="requests sent in any minute, at the most")
     tpm: int | None = Field(
@@ -138,6 +145,13 @@ class JobSpec(BaseModel):
         if value is not None and not ENV_NAME.match(value):
             # The value itself is not repeated: people paste the key here.
             raise ValueError("must be the NAME of an environment variable, such as OPENAI_API_KEY, not a key")
+        return value
+
+    @field_validator("idempotency_header")
+    @classmethod
+    def _header(cls, value: str | None) -> str | None:
+        if value is not None and not KEY_HEADER.match(value):
+            raise ValueError("must be the name of a header such as Idempotency-Key")
         return value
 
     @field_validator("endpoint")

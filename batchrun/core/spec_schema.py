@@ -6,7 +6,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from batchrun.core.client_options import CLIENT_OPTIONS
-from batchrun.core.spec import ENDPOINT_PATHS, ENV_NAME, NEVER_IN_PARAMS, SYSTEM_PATHS, TASK_ID, JobSpec
+from batchrun.core.spec import ENDPOINT_PATHS, ENV_NAME, KEY_HEADER, NEVER_IN_PARAMS, SYSTEM_PATHS, TASK_ID, JobSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Amounts that are written as strings: a schema cannot compare those, so the pattern holds the bounds.
@@ -33,6 +33,7 @@ def spec_schema() -> dict[str, Any]:
     properties = schema["properties"]
     _branch(properties["task_id"], "string")["pattern"] = _pattern(TASK_ID)
     _branch(properties["api_key_env"], "string")["pattern"] = _pattern(ENV_NAME)
+    _branch(properties["idempotency_header"], "string")["pattern"] = _pattern(KEY_HEADER)
     _branch(properties["endpoint"], "string")["enum"] = list(ENDPOINT_PATHS)
     _branch(properties["params"], "object")["propertyNames"] = {"not": {"$ref": "#/$defs/NotInParams"}}
     _branch(properties["max_cost_usd"], "string")["pattern"] = _LIMIT

@@ -116,6 +116,13 @@ ITEM_MOVES: dict[str, ItemMove] = {
             "owner",
             "fence; outcome, answer, usage and cost in the same commit",
         ),
+        _item(
+            "replay",
+            {_I.IN_DOUBT},
+            {_I.RUNNING},
+            "user, holding the job",
+            "the endpoint honours the doubt's key; same address and account, within retention; fence + 1, new intent",
+        ),
         _item("release", {_I.RUNNING}, {_I.PENDING, _I.CANCELLED}, "owner", "fence; claimed ahead and not sent"),
         _item("rescue", {_I.RUNNING}, {_I.IN_DOUBT}, "sweeper", "owner dead; fence + 1"),
         _item(

@@ -40,6 +40,7 @@ class Endpoint:
         connect_timeout_s: time for a connection; never more than half of `timeout_s`, so that a hang while
             connecting is always told from one after it.
         lookup: how it can be asked about requests; they are marked with their attempt's id accordingly.
+        idempotency_header: under which it takes idempotency keys; None: it is sent none.
 
     Raises:
         EndpointFault: the environment asks for a proxy that cannot be used.
@@ -54,6 +55,7 @@ class Endpoint:
         timeout_s: float,
         connect_timeout_s: float = 10.0,
         lookup: Means | None = None,
+        idempotency_header: str | None = None,
     ) -> None:
         self.address = base_url  # for the ledger: holds no secret
         self._host = host_port(base_url)
@@ -65,6 +67,7 @@ class Endpoint:
         self._timeout_s = timeout_s
         self._connect_timeout_s = min(connect_timeout_s, timeout_s / 2)
         self._lookup = lookup
+        self._key_header = idempotency_header
         self._urls: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -88,17 +91,20 @@ class Endpoint:
     ) -> None:
         await self.close()
 
-    async def exchange(self, *, path: str, body: bytes, attempt_id: str) -> Reply | Break:
+    async def exchange(
+        self, *, path: str, body: bytes, attempt_id: str, idempotency_key: str | None = None
+    ) -> Reply | Break:
         """Send one request, once, and return what came of it; only being cancelled raises.
 
         Args:
             path: such as "/v1/chat/completions".
             body: the request's JSON, ready.
             attempt_id: sent as X-Client-Request-Id.
+            idempotency_key: what it is sent under, where the endpoint honours that.
         """
         exchange = _Exchange()
         try:
-            response = await self._send(path, body, attempt_id)
+            response = await self._send(path, body, attempt_id, idempotency_key)
             # crash point: receive-begun
             return await exchange.receive(response)
         except Exception as error:
@@ -123,14 +129,18 @@ class Endpoint:
             return None
         return list(dict.fromkeys(tidy(name, self._mask, longest=NAME_CHARS) for name in names))
 
-    async def _send(self, path: str, body: bytes, attempt_id: str) -> aiohttp.ClientResponse:
+    async def _send(
+        self, path: str, body: bytes, attempt_id: str, idempotency_key: str | None
+    ) -> aiohttp.ClientResponse:
         session = self._session or self._opened()
         url = self._urls.get(path) or self._urls.setdefault(path, self._client.ready_url(path))
         headers = {"X-Client-Request-Id": attempt_id}
         if self._lookup == "litellm":
             headers["x-litellm-call-id"] = attempt_id
         elif self._lookup == "openai":
-            body = stored_under(path, body, attempt_id)
+            body = stored_under(path, body, idempotency_key or attempt_id)  # one key, one body
+        if self._key_header is not None and idempotency_key is not None:
+            headers[self._key_header] = idempotency_key
         for _ in range(STALE_TRIES):
             try:
                 return await session.post(

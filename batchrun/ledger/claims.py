@@ -1,6 +1,6 @@
 """pending -> running, and back unsent: who may send what. The intent row is durable in the same commit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,24 @@ class Claim:
 
 
 def claim(
-    connection: Connection, *, job_id: int, item_ids: Sequence[int], worker_id: int, endpoint: str, now: float
+    connection: Connection,
+    *,
+    job_id: int,
+    item_ids: Sequence[int],
+    worker_id: int,
+    endpoint: str,
+    now: float,
+    account: str | None = None,
+    name_of: Callable[[int], str] = str,
 ) -> list[Claim]:
     """pending -> running for those of `item_ids` that may be sent now; write their intents.
 
     What is not in the result was not claimed, and must not be sent. Money is reserved with the claim: items whose
     worst case does not fit under the job's limit stay pending.
+
+    Args:
+        account: whose idempotency keys the endpoint honours; None: it honours none.
+        name_of: an attempt's public name, which is its idempotency key.
     """
     lock_jobs(connection, [job_id])
     fitting = within_budget(connection, job_id, item_ids)
@@ -63,7 +75,7 @@ def claim(
     if not rows:
         return []
     # crash point: claim-moved
-    connection.execute(insert(attempts), [_intent(row, worker_id, endpoint, now) for row in rows])
+    connection.execute(insert(attempts), [_intent(row, worker_id, endpoint, now, account, name_of) for row in rows])
     # crash point: claim-intended
     move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
     return _claims(connection, rows)
@@ -80,9 +92,12 @@ _OF_A_CLAIM = (
 )
 
 
-def _intent(row: Any, worker_id: int, endpoint: str, now: float) -> dict[str, Any]:
+def _intent(
+    row: Any, worker_id: int, endpoint: str, now: float, account: str | None, name_of: Callable[[int], str]
+) -> dict[str, Any]:
+    key = attempt_key(row.id, row.fence)
     return {
-        "key": attempt_key(row.id, row.fence),
+        "key": key,
         "job_id": row.job_id,
         "worker_id": worker_id,
         "endpoint": endpoint,
@@ -91,6 +106,8 @@ def _intent(row: Any, worker_id: int, endpoint: str, now: float) -> dict[str, An
         "claimed_at": now,
         "charge": Charge.POSSIBLE.value,
         "reserved_pusd": row.worst_pusd or 0,
+        "idempotency_key": None if account is None else name_of(key),
+        "account": account,
     }
 
 

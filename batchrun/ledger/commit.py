@@ -35,6 +35,7 @@ class ClaimOrder:
     item_ids: Sequence[int]
     endpoint: str
     now: float
+    account: str | None = None  # whose idempotency keys the endpoint honours; None: it honours none
 
 
 _Results = list[tuple["asyncio.Future[Any]", Any]]
@@ -227,6 +228,8 @@ class GroupCommit:
             worker_id=self._worker_id,
             endpoint=order.endpoint,
             now=order.now,
+            account=order.account,
+            name_of=self._ledger.attempt_id,
         )
 
     def _read_back(self, connection: Connection, order: ClaimOrder, given: Collection[int]) -> list[Claim]:

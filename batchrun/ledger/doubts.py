@@ -33,14 +33,14 @@ class Unknown:
 
 
 def doubtful_attempts(connection: Connection, item_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-    """Return, for each of these items, its latest attempt of unknown outcome, with the worker that made it."""
+    """Return, for each of these items, its latest attempt of unknown outcome, replays left out, with its worker."""
     found: dict[int, Mapping[str, Any]] = {}
     for start in range(0, len(item_ids), _CHUNK):
         rows = connection.execute(
             select(attempts, items.c.id.label("item_id"), workers.c.host, workers.c.folder)
             .join(items, _OF_ITEM)
             .outerjoin(workers, workers.c.id == attempts.c.worker_id)
-            .where(items.c.id.in_(item_ids[start : start + _CHUNK]), attempts.c.state == AttemptState.UNKNOWN)
+            .where(items.c.id.in_(item_ids[start : start + _CHUNK]), _IS_UNKNOWN, attempts.c.replays.is_(None))
             .order_by(attempts.c.key)
         )
         found |= {row.item_id: dict(row._mapping) for row in rows}

@@ -77,6 +77,8 @@ _KNOWN = (
         attempts.c.state,
         attempts.c.cost_pusd,
         attempts.c.reserved_pusd,
+        attempts.c.charge,
+        attempts.c.replays,
         jobs.c.was_cancelled,
         jobs.c.on_unknown,
         jobs.c.purge_began_at.is_not(None).label("is_purged"),

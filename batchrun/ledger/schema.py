@@ -177,7 +177,8 @@ attempts = Table(
     Column("reported_pusd", BigInteger),  # what the endpoint itself says that it cost; NULL: it does not say
     Column("request_id", Text),
     Column("response_id", Text),
-    Column("idempotency_key", Text),
+    Column("idempotency_key", Text),  # that it was sent under; NULL: under none
+    Column("account", Text),  # where a key was sent: a short fingerprint of the API key, from which nobody gets it back
     Column("replays", _Key),  # key of the attempt that this one replays
     Index("ix_attempts_job_id_state", "job_id", "state"),
 )

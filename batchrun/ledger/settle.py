@@ -25,6 +25,7 @@ from batchrun.ledger.outcomes import (
     teaches,
     without_contents,
 )
+from batchrun.ledger.replays import with_one_bill
 from batchrun.ledger.schema import attempt_key, attempts, items, split_key
 
 
@@ -132,6 +133,7 @@ def settle(connection: Connection, one: Settlement) -> Settled:
         record_event(connection, one.job_id, event, at=one.now, item_id=split_key(one.key)[0], detail=detail)
     if not teaches(state, outcome):
         return Settled.RECORDED
+    one = with_one_bill(connection, one, known)
     if known.is_purged:
         one = without_contents(one)
     record(connection, one)

@@ -18,7 +18,9 @@ class Sender(Protocol):
     @property
     def address(self) -> str: ...
 
-    async def exchange(self, *, path: str, body: bytes, attempt_id: str) -> Reply | Break: ...
+    async def exchange(
+        self, *, path: str, body: bytes, attempt_id: str, idempotency_key: str | None = None
+    ) -> Reply | Break: ...
 
 
 class Endpoint(Sender, Protocol):
@@ -90,6 +92,7 @@ class Rules:
     judge: Judge
     price: Price | None
     policy: RetryPolicy
+    account: str | None = None  # whose idempotency keys the endpoint honours; None: it honours none
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class Performer:
             self._ordered.update(ids)
             claimed_at = boot_clock()
             try:
-                order = ClaimOrder(self.job_id, ids, self._means.sender.address, time.time())
+                order = ClaimOrder(self.job_id, ids, self._means.sender.address, time.time(), self._rules.account)
                 claims = await self._means.commit.claim(order)
             except LedgerFault as error:
                 self._alarm.trip(Trip(error.kind, error.message, error.exit_code))
@@ -222,8 +222,12 @@ class Performer:
         began, sent_at = time.monotonic(), time.time()
         # crash point: send-permitted
         try:
+            name = self._means.attempt_id(claim.key)
             exchange = await self._means.sender.exchange(
-                path=claim.path, body=claim.body, attempt_id=self._means.attempt_id(claim.key)
+                path=claim.path,
+                body=claim.body,
+                attempt_id=name,
+                idempotency_key=name if self._rules.account is not None else None,
             )
         except asyncio.CancelledError:
             task.uncancel()  # only this exchange is given up; what came of it is settled like any other

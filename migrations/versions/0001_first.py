@@ -41,6 +41,7 @@ def upgrade() -> None:
         sa.Column("request_id", sa.Text(), nullable=True),
         sa.Column("response_id", sa.Text(), nullable=True),
         sa.Column("idempotency_key", sa.Text(), nullable=True),
+        sa.Column("account", sa.Text(), nullable=True),
         sa.Column("replays", KEY, nullable=True),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_attempts")),
     )

@@ -144,7 +144,7 @@ def test_every_command_prints_what_its_schema_says(show: Show) -> None:
     _before_the_job(show)
     lines = [batch_line(f"a{number:05d}") for number in range(14)] + ["{oops\n"]
     (lab.folder / "inputs" / "in.jsonl").write_text("".join(lines))
-    lab.write_spec(price=PRICE, metadata={"who": "me"}, lookup="litellm")
+    lab.write_spec(price=PRICE, metadata={"who": "me"}, lookup="litellm", idempotency_header="Idempotency-Key")
     show.run("validate", "jobs/job.json", code=2)
     show.run("submit", "jobs/job.json", "--skip-invalid", "--dry-run")
     trial = show.run("trial", "jobs/job.json", "--skip-invalid", "-n", "3")
@@ -227,6 +227,7 @@ def _settle_it(show: Show) -> None:
     answer = {"choices": [{"message": {"role": "assistant", "content": "yes"}}]}
     (show.lab.folder / "answers.jsonl").write_text(json.dumps({"custom_id": "a00002", "response": answer}) + "\n")
     assert show.run("reconcile", "batch-001", "--import", "answers.jsonl", "--dry-run")[0]["taken"][0]["line"] == 1
+    assert show.run("reconcile", "batch-001", "--replay", "--dry-run")[0]["asked"][0]["result"] == "in_doubt"
     show.run("reconcile", "batch-001", "--fail", "--dry-run")
     show.run("reconcile", "batch-001", "--retry", "--no-run")
     show.run("resume", "batch-001", code=6)

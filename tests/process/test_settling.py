@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.lab import Lab, assert_accounts_agree, assert_outputs_whole
 from tests.process.steps import TASK, ids
 
@@ -42,3 +44,29 @@ def test_a_log_of_costs_tells_what_was_billed_and_leaves_the_doubt(make_lab: Cal
     standing = assert_accounts_agree(lab)
     assert (standing.attempts.certain_requests, standing.attempts.possible_requests) == (lab.judged().billed, 0)
     assert "billed for certain $" in lab.run("reconcile", TASK).out
+
+
+def test_a_replay_settles_every_doubt_with_one_bill_each(make_lab: Callable[..., Lab]) -> None:
+    lab = in_doubt(make_lab, {"idempotency_header": "Idempotency-Key"}, replay_s=60)
+    before = lab.judged()
+    run = lab.run("reconcile", TASK, "--replay")
+    assert run.wait() == 0, run.err + run.out
+    assert "with the first request that is one bill" in run.out
+    standing, after = assert_accounts_agree(lab), lab.judged()
+    assert after.billed == before.billed == standing.attempts.certain_requests
+    assert after.posts > before.posts
+    assert standing.attempts.possible_requests == 0
+    assert_outputs_whole(lab, ids(COUNT))
+
+
+@pytest.mark.parametrize(("mock", "level", "billed"), [({"replay_s": 60}, "ok", 1), ({}, "warn", 2)])
+def test_the_doctor_tries_whether_an_endpoint_replays(
+    make_lab: Callable[..., Lab], mock: dict[str, Any], level: str, billed: int
+) -> None:
+    lab = make_lab(**mock)
+    lab.write_input(1)
+    lab.write_spec()
+    run = lab.run("doctor", "jobs/job.json", "--send", "--probe-replay", "--json")
+    (found,) = [one for one in run.json["findings"] if one["name"] == "replay"]
+    assert (found["level"], lab.judged().billed) == (level, billed), found
+    assert not (lab.folder / ".batchrun").exists()

@@ -69,13 +69,17 @@ class Endpoint:
     def __init__(self, answer: Answer | None = None) -> None:
         self.answer = answer
         self.sent: list[str] = []
+        self.keys: list[str | None] = []
         self.in_flight = self.max_in_flight = 0
         self.is_up = True
         self.probes = 0
 
-    async def exchange(self, *, path: str, body: bytes, attempt_id: str) -> Reply | Break:
+    async def exchange(
+        self, *, path: str, body: bytes, attempt_id: str, idempotency_key: str | None = None
+    ) -> Reply | Break:
         custom_id = json.loads(body)["messages"][0]["content"]
         self.sent.append(custom_id)
+        self.keys.append(idempotency_key)
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         try:
@@ -153,6 +157,7 @@ class Bench:
     throttle_budget_s: float = 3_600.0
     throttled_s: float = 0.0  # what every item has waited already
     endpoint: Endpoint = field(default_factory=Endpoint)
+    account: str | None = None  # whose idempotency keys the endpoint honours
     queue: Queue = field(default_factory=Queue)
     waits: Waits = QUICK
     said: list[str] = field(default_factory=list)
@@ -215,7 +220,7 @@ class Bench:
         )
         return Gear(
             endpoint_of=lambda job: self.endpoint,
-            rules_of=lambda job: Rules(Judge(check_of(job.spec)), self.price, policy),
+            rules_of=lambda job: Rules(Judge(check_of(job.spec)), self.price, policy, self.account),
             windows_of=lambda job: LocalWindows(clock=boot_clock),
             is_free=lambda job: True,
             queue_of=lambda name: self.queue,

@@ -2,12 +2,12 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from batchrun.core.line import RESPONSES, TOKEN_LIMITS, row_body
-from batchrun.core.outcome import CAUSES, Charge, Evidence
+from batchrun.core.outcome import CAUSES, Break, Charge, Evidence, Reply
 from batchrun.core.request import Defaults, Request, build_request
 from batchrun.core.spec import JobSpec
 from batchrun.core.states import AttemptState
@@ -22,15 +22,27 @@ LEAST_OUTPUT_TOKENS = 16  # of the Responses API; the others take 1
 SEVERAL = ("n", "best_of")
 
 
-def sending_check(spec: JobSpec, *, base_url: str, key: str) -> Check:
-    """Return the sending of one request as the job would send it, but for its length."""
+KEY_HEADER = "Idempotency-Key"  # tried where the spec names none
+REPLAY_MARK = "idempotent-replayed"
+
+
+def sending_check(spec: JobSpec, *, base_url: str, key: str, probes_replay: bool = False) -> Check:
+    """Return the sending of one request as the job would send it, but for its length.
+
+    Args:
+        probes_replay: send it twice, under one idempotency key, and see whether the second is the first one's answer.
+    """
 
     def look(notes: Notes) -> None:
         request = tiny_request(spec)
-        _note(notes, asyncio.run(_send(request, spec, base_url, key)), request)
+        sent = asyncio.run(_send(request, spec, base_url, key, times=2 if probes_replay else 1))
+        _note(notes, sent[0][1], request)
+        if probes_replay and sent[1:]:
+            _note_replay(notes, sent, spec.idempotency_header or KEY_HEADER)
 
     silence = "look at the endpoint's own log: the request is there, and may be billed"
-    return Check("request", f"{spec.model} at {base_url}", look, silence=silence, limit_s=LIMIT_S + 1)
+    limit_s = LIMIT_S * (2 if probes_replay else 1) + 1
+    return Check("request", f"{spec.model} at {base_url}", look, silence=silence, limit_s=limit_s)
 
 
 def tiny_request(spec: JobSpec) -> Request:
@@ -43,12 +55,40 @@ def tiny_request(spec: JobSpec) -> Request:
     return build_request(row_body(WORDS, endpoint=spec.endpoint), defaults)
 
 
-async def _send(request: Request, spec: JobSpec, base_url: str, key: str) -> Evidence:
-    async with Endpoint(base_url, key, concurrency=1, timeout_s=LIMIT_S) as endpoint:
-        attempt_id = f"br-doctor-{secrets.token_hex(6)}"
-        exchange = await endpoint.exchange(path=request.path, body=request.body, attempt_id=attempt_id)
+_Sent = tuple[Reply | Break, Evidence]
+
+
+async def _send(request: Request, spec: JobSpec, base_url: str, key: str, *, times: int) -> list[_Sent]:
+    """Send it, and while it is answered send it again; more than once only under one idempotency key."""
     profile = Profile(frozenset(spec.unknown_statuses), frozenset(spec.refused_statuses))
-    return classify(exchange, path=request.path, profile=profile, mask=Mask(key))
+    name, sent = f"br-doctor-{secrets.token_hex(6)}", []
+    header = (spec.idempotency_header or KEY_HEADER) if times > 1 else None
+    async with Endpoint(base_url, key, concurrency=1, timeout_s=LIMIT_S, idempotency_header=header) as endpoint:
+        for number in range(times):
+            exchange = await endpoint.exchange(
+                path=request.path, body=request.body, attempt_id=f"{name}-{number + 1}", idempotency_key=name
+            )
+            evidence = classify(exchange, path=request.path, profile=profile, mask=Mask(key))
+            sent.append((exchange, evidence))
+            if evidence.outcome is not AttemptState.ANSWERED:
+                break
+    return sent
+
+
+def _note_replay(notes: Notes, sent: Sequence[_Sent], header: str) -> None:
+    """Say whether the second answer is the first one, given again."""
+    (_, first), (reply, second) = sent
+    if second.outcome is not AttemptState.ANSWERED:
+        said = f"the second request under one {header} was not answered: {second.message}"
+        notes.warn("replay", said, "try again; leave `idempotency_header` out of the spec until it replays")
+        return
+    is_marked = isinstance(reply, Reply) and reply.headers.get(REPLAY_MARK, "").lower() == "true"
+    is_same = first.response_id is not None and first.response_id == second.response_id
+    if is_marked or is_same:
+        notes.ok("replay", f"the same answer came again under one {header}: `reconcile --replay` settles doubts")
+    else:
+        said = f"another answer came under the same {header}: it does not replay, and may have billed both"
+        notes.warn("replay", said, "leave `idempotency_header` out of the spec")
 
 
 def _note(notes: Notes, evidence: Evidence, request: Request) -> None:

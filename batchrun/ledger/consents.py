@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, exists, func, select, update
 
 from batchrun.core.outcome import CAUSES, Charge
 from batchrun.core.states import AttemptState, ItemState, JobState
@@ -117,7 +117,8 @@ def retry_by_policy(connection: Connection, job_id: int, *, retry_times: int, no
     in_doubt, failed = items.c.state == ItemState.IN_DOUBT, items.c.state == ItemState.FAILED
     retried = connection.execute(update(items).where(*mine, in_doubt, has_tries_left).values(back)).rowcount
     retried += connection.execute(update(items).where(*mine, failed, has_tries_left, is_useless).values(back)).rowcount
-    given_up = {"state": ItemState.FAILED, "cause": "given_up", "message": "in doubt, and its retries are spent", **up}
+    why = func.coalesce(items.c.message + ": ", "") + "in doubt, and its retries are spent"
+    given_up = {"state": ItemState.FAILED, "cause": "given_up", "message": why, **up}
     spent = connection.execute(update(items).where(*mine, in_doubt).values(given_up)).rowcount
     if retried or spent:
         record_event(connection, job_id, "policy_retry", at=now, detail={"retried": retried, "given_up": spent})

@@ -7,6 +7,7 @@ input       {"items": n, "prefix": "a"} | {"lines": [line or text, ...]} | {"bas
 job         changes to the base spec; `env` the environment (null takes a variable out); `endpoint` the script
 limits      what the processes may not do: {"file_bytes": n} or {"clock": {"after_s": s, "by_s": s}}
 ledger      "postgres" where it is not SQLite
+broker      true where workers and a Redis of its own take part: its steps are those of `scaled.py` too
 steps       one after another, see `Steps`
 expect      see `expectations.py`
 """
@@ -26,6 +27,7 @@ from typing import Any
 
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.lab import Lab, Run, batch_line
+from tests.restartable import RestartableRedis
 
 Json = dict[str, Any]
 TASK = "case"
@@ -45,6 +47,7 @@ class Played:
     case: Json
     lab: Lab
     endpoint: ScriptedEndpoint
+    broker: RestartableRedis | None = None
     runs: list[Run] = field(default_factory=list)
     remembered: dict[str, Any] = field(default_factory=dict)
 
@@ -66,10 +69,12 @@ class Played:
         return found
 
 
-def prepare(case: Json, lab: Lab, endpoint: ScriptedEndpoint) -> Played:
+def prepare(case: Json, lab: Lab, endpoint: ScriptedEndpoint, broker: RestartableRedis | None) -> Played:
     """Write input and spec, and set the environment."""
-    played = Played(case, lab, endpoint)
+    played = Played(case, lab, endpoint, broker)
     lab.env |= {"OPENAI_API_KEY": KEY}
+    if broker is not None:
+        lab.env |= {"BATCHRUN_BROKER": broker.url, "BATCHRUN_HEARTBEAT_S": "0.5", "BATCHRUN_DEAD_AFTER_S": "3"}
     for name, value in case.get("env", {}).items():
         if value is None:
             lab.env.pop(name, None)

@@ -8,7 +8,8 @@ RULE   `when`: all of these must hold; `replies`: used up one after another for 
 when   item (a key or a list of them), item_starts, path, has (text in the body), key_is_not (the whole Authorization),
        before_s / from_s (seconds since the first POST), reused (the connection has carried a request before).
 REPLY  one body: answer {content, message, finish_reason, usage, choices} | json | text | letters [text, times] |
-       events [...]; and any of: status, headers, delay_s, hang, gzip (true, or "claimed" for a lie), billed,
+       events [...]; and any of: status, headers, delay_s, hang, after_answers (it waits until so many others are
+       answered), gather (it waits until so many are in flight together), gzip (true, or "claimed" for a lie), billed,
        break_at ("request", "head", "end" or a number of body bytes) with `how` ("reset" or "close"), echo_key.
 
 An item is known by the [[key]] in its prompt, or else by its `custom_id`-free body's digest. Every request is kept in
@@ -67,6 +68,7 @@ class ScriptedEndpoint:
         self._used: dict[tuple[int, str], int] = {}
         self._first_post_at: float | None = None
         self._in_flight = 0
+        self._most_in_flight = 0  # since the script began
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="scripted-endpoint", daemon=True)
         self._is_up = threading.Event()
@@ -90,7 +92,7 @@ class ScriptedEndpoint:
 
     def follow(self, script: Json) -> None:
         """Go on with another script."""
-        self.script, self._used, self._first_post_at = script, {}, None
+        self.script, self._used, self._first_post_at, self._most_in_flight = script, {}, None, 0
 
     # -- serving --------------------------------------------------------------------------------------------------
 
@@ -148,6 +150,9 @@ class ScriptedEndpoint:
         number = self._note_arrival(item, path, headers, body, reply)
         outcome = "client_gone"
         try:
+            while self.answered < reply.get("after_answers", 0) or self._most_in_flight < reply.get("gather", 0):
+                if not await _is_left_alone(reader, 0.01):
+                    return False
             if not await _is_left_alone(reader, float("inf") if reply.get("hang") else reply.get("delay_s", 0.0)):
                 return False
             outcome = await self._reply(writer, reply, item, number, headers)
@@ -215,6 +220,7 @@ class ScriptedEndpoint:
 
     def _note_arrival(self, item: str, path: str, headers: dict[str, str], body: bytes, reply: Json) -> int:
         self._in_flight += 1
+        self._most_in_flight = max(self._most_in_flight, self._in_flight)
         usage = _usage_of(reply)
         billed = bool(reply.get("billed", reply.get("status", 200) == 200 and not _is_plain(reply)))
         number = len(self.requests) + 1

@@ -1,7 +1,6 @@
 """The faults that people really hit, one after another: cases.jsonl against a scripted endpoint.
 
-Not among them, as this release has no part for it: several workers behind a broker (QU-01 to QU-03, CP-01, CP-04; CR-08
-is played with two processes of which one waits) and measuring (CP-05). CP-02 is tests/process/test_memory.py.
+Not among them, as this release has no part for it: measuring (CP-05). CP-02 is tests/process/test_memory.py.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,11 @@ import pytest
 from tests.acceptance.case import KEY, Json, Played, Steps, prepare, read_cases
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.acceptance.expectations import check, secrets_found
+from tests.acceptance.scaled import ScaledSteps
+from tests.conftest import server_unavailable
 from tests.lab import Lab
+from tests.restartable import RestartableRedis
+from tests.services import ServerUnavailableError
 
 CASES = read_cases()
 
@@ -24,19 +27,30 @@ def played(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Played]:
     endpoint = ScriptedEndpoint(case.get("endpoint", {}), log=log)
     endpoint.start()
     db = request.getfixturevalue("postgres_url") if case.get("ledger") == "postgres" else None
+    broker: RestartableRedis | None = request.getfixturevalue("broker") if case.get("broker") else None
     folder = tmp_path / "folder"
     folder.mkdir()
     lab = Lab(folder, base_url=endpoint.base_url, log=log, db=db)
     try:
-        yield prepare(case, lab, endpoint)
+        yield prepare(case, lab, endpoint, broker)
     finally:
         lab.stop()
         endpoint.stop()
 
 
+@pytest.fixture
+def broker() -> Iterator[RestartableRedis]:
+    try:
+        redis = RestartableRedis(appendonly=True)
+    except ServerUnavailableError as reason:
+        server_unavailable(str(reason))
+    yield redis
+    redis.close()
+
+
 @pytest.mark.parametrize("played", CASES, ids=[case["id"] for case in CASES], indirect=True)
 def test_a_fault_that_people_really_hit(played: Played) -> None:
-    steps = Steps(played)
+    steps = Steps(played) if played.broker is None else ScaledSteps(played)
     input_before = (played.lab.folder / "inputs" / "in.jsonl").read_bytes()
     for step in played.case["steps"]:
         steps.take(step)

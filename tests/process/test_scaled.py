@@ -10,10 +10,8 @@ import pytest
 
 from batchrun.core.states import ItemState, JobState
 from batchrun.ledger.engines import sqlite_module
-from batchrun.queue.broker import BrokerQueue
-from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
-from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, until_said, until_standing
+from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, until_said
 
 SUBMIT = ("submit", "jobs/job.json")
 READY = "is ready"
@@ -144,57 +142,6 @@ def test_a_worker_that_is_told_to_leave_finishes_what_it_has_in_flight(make_scal
     assert lab.standing().counts[ItemState.COMPLETED] == 40
     staying.kill(signal.SIGTERM)
     assert staying.wait() == 0
-
-
-def test_every_hint_five_times_and_a_broker_that_redelivers_at_once_send_nothing_twice(
-    make_scaled: Callable[..., Lab],
-) -> None:
-    lab = make_scaled(latency_ms=3000)
-    lab.write_input(24)
-    lab.write_spec(concurrency=12)
-    crew = [worker(lab), worker(lab)]
-    run = lab.start(*SUBMIT, "--no-trial")
-    lab.await_arrivals(1, run=run)
-    ledger = lab.ledger()
-    queue = BrokerQueue(lab.env["BATCHRUN_BROKER"], ledger_id=ledger.ledger_id)
-    with ledger.read() as connection:
-        from sqlalchemy import select
-
-        from batchrun.ledger.schema import items
-
-        every = list(connection.execute(select(items.c.id)).scalars())
-    for _ in range(5):
-        queue.send(1, every)
-    ledger.close()
-    queue.stop()
-    assert run.wait() == 0, run.err
-    assert_sent_once(lab)
-    assert lab.arrivals() == 24
-    for one in crew:
-        one.kill()
-
-
-def test_nobody_waits_behind_a_straggler(
-    make_scripted: Callable[..., tuple[Lab, ScriptedEndpoint]], redis_url: str, tmp_path: Path
-) -> None:
-    slow = {
-        "when": {"item": "a00003"},
-        "replies": [{"answer": {}, "delay_s": 15}],
-        "then": "default",
-    }
-    lab, _endpoint = make_scripted(rules=[slow])
-    lab.env["BATCHRUN_BROKER"] = redis_url
-    lab.write_input(200)
-    lab.write_spec(concurrency=4)
-    crew = [worker(lab, "-c", "2"), worker(lab, "-c", "2")]
-    run = lab.start(*SUBMIT, "--no-trial")
-    until_standing(
-        lab, lambda standing: standing.counts[ItemState.COMPLETED] >= 199, "all others are done", timeout_s=12
-    )
-    assert run.process.is_alive()
-    assert run.wait() == 0, run.err
-    for one in crew:
-        one.kill()
 
 
 @pytest.mark.timeout(120)

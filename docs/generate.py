@@ -50,7 +50,10 @@ MEANINGS = {
     "BATCHRUN_DEAD_AFTER_S": "without a sign of life, a process on another host counts as dead",
 }
 # What the schema says of a key in more than one breath.
-KINDS = {"response_schema": "object, name of a file, or `true`"}
+KINDS = {
+    "concurrency": 'integer, 1 to 10,000, or `"auto"`, or a range such as `"4-64"`',
+    "response_schema": "object, name of a file, or `true`",
+}
 UNITS = {"_usd": "USD", "_s": "seconds", "max_tokens": "tokens", "concurrency": "requests", "retry_times": "retries"}
 
 

@@ -54,6 +54,7 @@ def command(context: Context, spec: Path | None, send: bool, probe_replay: bool)
 
 
 def _checks(context: Context, path: Path | None, *, send: bool, probe_replay: bool) -> "Iterator[Check]":
+    from batchrun.core.concurrency import Concurrency
     from batchrun.queue.inspection import broker_check
     from batchrun.runner.doctor.files import files_check
     from batchrun.runner.doctor.finding import Check
@@ -75,7 +76,7 @@ def _checks(context: Context, path: Path | None, *, send: bool, probe_replay: bo
         yield broker_check(settings.broker)
     yield workers_check(settings.db, has_broker=settings.broker is not None)
     yield from _endpoint_checks(settings, context.origins(), good, send=send, probe_replay=probe_replay)
-    yield machine_check(concurrency=max((spec.concurrency for spec in good), default=None))
+    yield machine_check(concurrency=max((Concurrency.of(spec.concurrency).high for spec in good), default=None))
 
 
 def _read(written: "Written") -> "JobSpec | None":

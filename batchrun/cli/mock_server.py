@@ -23,6 +23,8 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "latency_sigma": (float, "Spread (sigma of the lognormal factor) of these times."),
     "answer_tokens": (int, "Mean length of an answer in tokens."),
     "slots": (int, "Requests served at once; others queue."),
+    "knee": (int, "Above so many at once all become slower: no more is done."),
+    "refuse_above": (int, "Above so many at once requests are refused with 429."),
     "error_rate": (float, "Share refused with 500; not billed."),
     "unavailable_rate": (float, "Share refused with 503; not billed."),
     "rate_limit_rate": (float, "Share refused with 429; not billed."),

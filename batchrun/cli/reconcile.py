@@ -66,7 +66,7 @@ def command(
     _refuse_two_ways(lookup=lookup, **{"import": import_file is not None}, replay=replay, retry=retry, fail=fail)
     with context.house() as house:
         gear = house.gear()
-        concurrency = read_standing(house.ledger, job).job.concurrency
+        concurrency = read_standing(house.ledger, job).job.allowed.high
         with working(house.ledger, gear, concurrency=concurrency) as worker:
             # What dead workers had received settles doubts for nothing.
             if any(sweep_all(house.ledger, gear, worker).adopted.values()):

@@ -15,6 +15,7 @@ from batchrun.errors import BadInput, Fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from batchrun.core.concurrency import Concurrency
     from batchrun.ledger.jobs import Job
     from batchrun.ledger.liveness import Worker
     from batchrun.runner.check import Checked
@@ -39,7 +40,7 @@ class Wish:
     dry_run: bool = False
     no_wait: bool = False
     detach: bool = False
-    concurrency: int | None = None
+    concurrency: "Concurrency | None" = None
     trial_changes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -63,8 +64,10 @@ class Ready:
         return self.checked.spec.task_id
 
     @property
-    def concurrency(self) -> int:
-        return int(self.plan["concurrency"])
+    def concurrency(self) -> "Concurrency":
+        from batchrun.core.concurrency import Concurrency
+
+        return Concurrency.of(self.plan["concurrency"])
 
 
 def refuse_limit_without_price(found: "Sequence[Found]") -> None:
@@ -215,7 +218,7 @@ def going_on(house: "House", ready: Ready) -> "Callable[[Job], None]":
     return change_of_mind(
         house.ledger,
         on_unknown=ready.overrides.on_unknown,
-        concurrency=plan["concurrency"],
+        concurrency=ready.concurrency,
         retry_times=plan["retry_times"],
         rpm=plan["rpm"] or 0,
         tpm=plan["tpm"] or 0,

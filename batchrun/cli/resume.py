@@ -1,9 +1,11 @@
 """`batchrun resume`."""
 
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import click
 
+from batchrun.cli.at_once import AtOnce
 from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.money import Money
@@ -12,13 +14,16 @@ from batchrun.cli.registering import take_changes
 from batchrun.cli.say import say
 from batchrun.cli.standing import counts_text
 
+if TYPE_CHECKING:
+    from batchrun.core.concurrency import Concurrency
+
 
 @make_command("batchrun resume batch-001")
 @click.argument("job", type=JOB)
 @click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
 @click.option("--cancelled", is_flag=True, help="Cancelled items too.")
 @click.option("--max-cost", type=Money(), help="A new limit on the job's cost.")
-@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
+@click.option("-c", "--concurrency", type=AtOnce(), metavar="N", help="Requests in flight at once; or auto, or 4-64.")
 @click.option("--accept-changes", is_flag=True, help="Go on with the input file as it is now.")
 @click.option("--keep-input", is_flag=True, help="Go on with the input as it was registered, whatever the file holds.")
 @click.option("--no-wait", is_flag=True, help="If another process performs the job, exit 9 instead of following it.")
@@ -28,7 +33,7 @@ def command(
     on_unknown: str | None,
     cancelled: bool,
     max_cost: Decimal | None,
-    concurrency: int | None,
+    concurrency: "Concurrency | None",
     accept_changes: bool,
     keep_input: bool,
     no_wait: bool,
@@ -57,7 +62,7 @@ def command(
             cancelled=cancelled,
             gate="past",
         )
-        with working(house.ledger, gear, concurrency=concurrency or before.job.concurrency) as worker:
+        with working(house.ledger, gear, concurrency=(concurrency or before.job.allowed).high) as worker:
             if is_changed:
                 take_changes(
                     context,

@@ -47,7 +47,7 @@ def command(
         if no_run:
             return _show_plan(context, plan, moved=moved)
         gear = house.gear()
-        with working(house.ledger, gear, concurrency=plan.job.concurrency) as worker:
+        with working(house.ledger, gear, concurrency=plan.job.allowed.high) as worker:
             arrival = perform(context, house, job, worker=worker, prepare=change_of_mind(house.ledger))
     return show_arrival(context, arrival)
 

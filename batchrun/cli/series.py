@@ -109,7 +109,10 @@ def _take_turn(context: Context, ready: "Ready", wish: "Wish") -> _Turn:
     from batchrun.runner.hold import working
 
     try:
-        with context.house() as house, working(house.ledger, house.gear(), concurrency=ready.concurrency) as worker:
+        with (
+            context.house() as house,
+            working(house.ledger, house.gear(), concurrency=ready.concurrency.high) as worker,
+        ):
             arrival = perform(
                 context,
                 house,

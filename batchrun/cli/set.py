@@ -1,14 +1,19 @@
 """`batchrun set`."""
 
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import click
 
+from batchrun.cli.at_once import AtOnce
 from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.money import Money
 from batchrun.cli.say import emit, put
 from batchrun.errors import UsageFault
+
+if TYPE_CHECKING:
+    from batchrun.core.concurrency import Concurrency
 
 LIFTED = 0
 
@@ -29,7 +34,7 @@ class Limit(click.ParamType[int]):
 
 @make_command("batchrun set batch-001 -c 16")
 @click.argument("job", type=JOB)
-@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
+@click.option("-c", "--concurrency", type=AtOnce(), metavar="N", help="Requests in flight at once; or auto, or 4-64.")
 @click.option("--rpm", type=Limit(), metavar="N", help="Requests a minute, or none.")
 @click.option("--tpm", type=Limit(), metavar="N", help="Tokens a minute, prompts and answers, or none.")
 @click.option("--max-cost", type=Money(), help="No send that could take the job above this.")
@@ -37,7 +42,7 @@ class Limit(click.ParamType[int]):
 def command(
     context: Context,
     job: str,
-    concurrency: int | None,
+    concurrency: "Concurrency | None",
     rpm: int | None,
     tpm: int | None,
     max_cost: Decimal | None,
@@ -45,7 +50,8 @@ def command(
 ) -> int:
     """Change a job's limits while it runs, from any terminal, within two seconds.
 
-    What is in flight beyond a lower limit finishes. The spec file is not touched.
+    What is in flight beyond a lower limit finishes. `-c 8` keeps to that number; `-c auto` or `-c 4-64` looks for the
+    number that the endpoint is worth. The spec file is not touched.
     """
     from batchrun.core.prices import to_pusd
     from batchrun.runner.control import change
@@ -70,13 +76,17 @@ def command(
 _NAMES = {"concurrency": "concurrency", "rpm": "rpm", "tpm": "tpm", "max_cost_pusd": "max_cost_usd"}
 
 
-def _value(name: str, value: int | None) -> object:
+def _value(name: str, value: "int | Concurrency | None") -> object:
     from batchrun.core.prices import usd
 
-    return usd(value) if name == "max_cost_pusd" and value is not None else value
+    if value is None or isinstance(value, int):
+        return usd(value) if name == "max_cost_pusd" and value is not None else value
+    return value.written
 
 
-def _shown(name: str, value: int | None) -> str:
+def _shown(name: str, value: "int | Concurrency | None") -> str:
     if value is None:
         return "none"
-    return f"${_value(name, value)}" if name == "max_cost_pusd" else f"{value:,}"
+    if name == "max_cost_pusd":
+        return f"${_value(name, value)}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

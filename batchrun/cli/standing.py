@@ -53,6 +53,11 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
             "tokens_per_s": standing.tokens_per_s,
             "active_s": round(standing.active_s, 3),
         },
+        "concurrency": {
+            "now": job.concurrency,
+            "allowed": job.allowed.written,
+            "changes": [{**change, "at": rfc3339(change["at"])} for change in standing.limits],
+        },
         "holder": None if standing.holder is None else standing.holder | {"has_died": standing.has_died},
         "output_file": job.spec["output_file"],
         "error_file": job.spec["error_file"],
@@ -147,7 +152,21 @@ def _details(standing: "Standing") -> list[str]:
     elif standing.is_worked_on and standing.holder is not None:
         lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
         lines += _pace(standing)
-    return [*lines, *money_text(standing), *warning_text(standing), *_purge_text(standing)]
+    return [*lines, *_limit_text(standing), *money_text(standing), *warning_text(standing), *_purge_text(standing)]
+
+
+def _limit_text(standing: "Standing") -> list[str]:
+    """Say to how many requests at once an adaptive job has come, and why."""
+    import time
+
+    job = standing.job
+    if job.climb is None:
+        return []
+    if not standing.limits:
+        return [f"  at once   {job.concurrency:,} (of {job.allowed}): nothing has changed it yet"]
+    last = standing.limits[-1]
+    since = time.strftime("%H:%M:%S", time.localtime(last["at"]))
+    return [f"  at once   {job.concurrency:,} (of {job.allowed}) since {since}: {last['message']}"]
 
 
 def _purge_text(standing: "Standing") -> list[str]:

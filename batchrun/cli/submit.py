@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchrun.cli.at_once import AtOnce
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.live import Live, show_checking
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would happen.")
 @click.option("--no-wait", is_flag=True, help="If another process performs the job, exit 9 instead of following it.")
 @click.option("--detach", is_flag=True, help="With a broker: leave the job to the workers and return.")
-@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
+@click.option("-c", "--concurrency", type=AtOnce(), metavar="N", help="Requests in flight at once; or auto, or 4-64.")
 def command(context: Context, specs: tuple[Path, ...], **flags: Any) -> int:
     """Register a job, try a few items, and run it to the end with live progress.
 
@@ -84,7 +85,7 @@ def run_alone(context: Context, ready: "Ready", wish: "Wish") -> int:
 
     with (
         context.house(makes_ledger=True) as house,
-        working(house.ledger, house.gear(), concurrency=ready.concurrency) as worker,
+        working(house.ledger, house.gear(), concurrency=ready.concurrency.high) as worker,
     ):
         try:
             job = registered(context, house, ready, wish, worker)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from batchrun.cli.at_once import AtOnce
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.submit import submit
@@ -17,7 +18,7 @@ from batchrun.cli.submit import submit
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random part.")
 @click.option("--skip-invalid", is_flag=True, help="Record faulty lines as rejected and try among the rest.")
 @click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
-@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Requests in flight at once.")
+@click.option("-c", "--concurrency", type=AtOnce(), metavar="N", help="Requests in flight at once; or auto, or 4-64.")
 def command(
     context: Context, specs: tuple[Path, ...], size: int | None, sample: str | None, seed: int | None, **flags: Any
 ) -> int:

@@ -41,6 +41,12 @@ class Pace:
             self.held_until = moment
             self._ramp_left = self.concurrency
 
+    def resize(self, concurrency: int) -> None:
+        """Have so many slots from now on; new ones come into use one by one, so that a refusal meets few of them."""
+        if 0 < self.concurrency < concurrency:
+            self._ramp_left = max(self._ramp_left, concurrency - self.concurrency)
+        self.concurrency = concurrency
+
     def restart(self) -> None:
         """Begin gently after the endpoint was away."""
         self.is_blocked = False

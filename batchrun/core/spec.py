@@ -4,8 +4,9 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
+from batchrun.core.concurrency import MOST, WRITTEN, Concurrency
 from batchrun.core.prices import Price, exact_amount
 
 COMPLETIONS_PATH = "/v1/chat/completions"
@@ -17,6 +18,18 @@ NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")  # a line's own
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 KEY_HEADER = re.compile(r"([A-Za-z0-9]+-)*[Ii]dempoten(cy|t)-[A-Za-z0-9-]{1,32}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _allowed(value: object) -> int | str:
+    return Concurrency.of(value).written
+
+
+_ALLOWED_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": MOST},
+        {"type": "string", "pattern": f"^{WRITTEN.pattern.removesuffix(chr(92) + 'Z')}$"},
+    ]
+}
 
 
 class TrialSpec(BaseModel):
@@ -45,7 +58,9 @@ class JobSpec(BaseModel):
     input_file: str = Field(min_length=1, description="JSONL, one request a line; rows: JSONL, CSV, Parquet")
     output_file: str = Field(min_length=1, description="answers in input order; failures go to error_file")
     max_tokens: int = Field(ge=1, le=10_000_000, description="sent where a line sets no limit of its own")
-    concurrency: int = Field(ge=1, le=10_000, description="requests in flight at once, at the most")
+    concurrency: Annotated[int | str, BeforeValidator(_allowed), WithJsonSchema(_ALLOWED_SCHEMA)] = Field(
+        description='requests in flight at once, at the most; "auto" or a range finds how many are worth it'
+    )
     retry_times: int = Field(ge=0, le=1_000, description="retries after the first try; 0 means none")
 
     base_url: str | None = Field(default=None, min_length=1, description="the endpoint; else OPENAI_BASE_URL")

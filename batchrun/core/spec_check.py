@@ -155,9 +155,7 @@ def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
     message = message.replace("Input should be", "must be").replace("Input must be", "must be")
     seen = "" if key == "api_key_env" else f", found {_show(detail['input'])}"
     hint = _way_out(path)
-    if key == "concurrency" and detail["input"] == "auto":
-        hint = "adaptive concurrency is not available in this release: give a number"
-    elif isinstance(detail["input"], str) and detail["input"].strip().isdecimal() and "integer" in message:
+    if isinstance(detail["input"], str) and detail["input"].strip().isdecimal() and "integer" in message:
         hint = f"write {detail['input'].strip()} without quotes"
     return Fault(at, f"{name!r} {message}{seen}", hint)
 

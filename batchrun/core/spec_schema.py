@@ -27,7 +27,7 @@ def spec_schema() -> dict[str, Any]:
     """Return the schema, whole in itself.
 
     What it accepts, `check_spec` accepts, but for what no schema can say: 8.0 is an integer to JSON Schema, and two
-    lists that must share nothing cannot be compared.
+    lists that must share nothing, or the two ends of a range, cannot be compared.
     """
     schema = JobSpec.model_json_schema(schema_generator=_Plain)
     properties = schema["properties"]

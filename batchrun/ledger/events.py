@@ -23,11 +23,14 @@ def record_event(
     connection.execute(insert(events).values(job_id=job_id, item_id=item_id, at=at, kind=kind, detail=text))
 
 
-def read_events(connection: Connection, job_id: int, *, kind: str | None = None) -> list[dict[str, Any]]:
-    """Return a job's events, oldest first."""
-    query = select(events).where(events.c.job_id == job_id).order_by(events.c.id)
+def read_events(
+    connection: Connection, job_id: int, *, kind: str | None = None, latest: int | None = None
+) -> list[dict[str, Any]]:
+    """Return a job's events, oldest first; only so many of the latest ones where that is said."""
+    query = select(events).where(events.c.job_id == job_id)
     if kind is not None:
         query = query.where(events.c.kind == kind)
+    newest_first = connection.execute(query.order_by(events.c.id.desc()).limit(latest)).all()
     return [
         {
             "at": row.at,
@@ -35,5 +38,5 @@ def read_events(connection: Connection, job_id: int, *, kind: str | None = None)
             "item_id": row.item_id,
             "detail": json.loads(row.detail) if row.detail else None,
         }
-        for row in connection.execute(query)
+        for row in reversed(newest_first)
     ]

@@ -9,8 +9,11 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from batchrun.core.climb import Climb
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.states import JOB_MOVES, ItemState, JobState
 from batchrun.errors import IllegalMove, JobNotFound
+from batchrun.ledger.climbs import allowing, read_climb
 from batchrun.ledger.consents import cancel_pending
 from batchrun.ledger.events import record_event
 from batchrun.ledger.guards import CLOCK_SLACK_S, lock_jobs
@@ -36,6 +39,7 @@ class Job:
     trial_verdict: Literal["passed", "failed", "skipped"] | None
     on_unknown: Literal["hold", "retry"]
     concurrency: int
+    climb: Climb | None
     retry_times: int
     rpm: int | None
     tpm: int | None
@@ -58,6 +62,11 @@ class Job:
     purged_at: float | None
 
     @property
+    def allowed(self) -> Concurrency:
+        """What its concurrency may be."""
+        return self.climb.bounds if self.climb else Concurrency(self.concurrency, self.concurrency)
+
+    @property
     def is_purged(self) -> bool:
         """True from the moment at which a purge began: contents may be missing."""
         return self.purge_began_at is not None
@@ -65,7 +74,12 @@ class Job:
 
 def _job(row: Any) -> Job:
     values = dict(row._mapping)
-    return Job(**{**values, "state": JobState(values["state"]), "spec": json.loads(values["spec"])})
+    parsed = {
+        "state": JobState(values["state"]),
+        "spec": json.loads(values["spec"]),
+        "climb": read_climb(values["climb"]),
+    }
+    return Job(**values | parsed)
 
 
 def register_job(
@@ -78,7 +92,7 @@ def register_job(
     total: int,
     phase: str,
     on_unknown: str,
-    concurrency: int,
+    concurrency: Concurrency,
     retry_times: int,
     max_cost_pusd: int | None,
     holder: int,
@@ -100,7 +114,7 @@ def register_job(
                     total=total,
                     phase=phase,
                     on_unknown=on_unknown,
-                    concurrency=concurrency,
+                    **allowing(concurrency),
                     retry_times=retry_times,
                     rpm=rpm,
                     tpm=tpm,
@@ -344,14 +358,21 @@ def set_throttle(connection: Connection, job_id: int, *, wait_s: float, now: flo
 def change_settings(connection: Connection, job_id: int, *, now: float, **values: Any) -> None:
     """Change what is no part of the job's identity (concurrency, retry_times, on_unknown, limits); an event says so.
 
-    None leaves a setting as it is; 0 lifts `rpm` and `tpm`.
+    None leaves a setting as it is; 0 lifts `rpm` and `tpm`. A `concurrency` is a `Concurrency`: what may be. Where that
+    is what it was, the limit that was found stands.
     """
     lifted = {name: None for name in ("rpm", "tpm") if values.get(name) == 0}
     values = {name: value for name, value in values.items() if value is not None} | lifted
+    allowed = values.pop("concurrency", None)
+    if allowed is not None and (job := read_job(connection, job_id)).allowed != allowed:
+        values |= allowing(allowed, now=job.concurrency)
     if not values:
         return
     before = connection.execute(select(*(jobs.c[name] for name in values)).where(jobs.c.id == job_id)).one()
     changed = {name: value for name, value in values.items() if getattr(before, name) != value}
     if changed:
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(changed))
-        record_event(connection, job_id, "settings", at=now, detail=changed)
+        told = {name: value for name, value in changed.items() if name != "climb"}
+        if allowed is not None and "climb" in values:
+            told["concurrency"] = allowed.written
+        record_event(connection, job_id, "settings", at=now, detail=told)

@@ -82,7 +82,8 @@ jobs = Table(
     Column("phase", Text, nullable=False),  # "trial": only trial items may be claimed; "full"
     Column("trial_verdict", Text),  # passed, failed, skipped; NULL: not known yet
     Column("on_unknown", Text, nullable=False),
-    Column("concurrency", Integer, nullable=False),
+    Column("concurrency", Integer, nullable=False),  # over all workers, now
+    Column("climb", Text),  # how it was found, and what is seen at it, as JSON; NULL: it is fixed
     Column("retry_times", Integer, nullable=False),
     Column("rpm", BigInteger),  # requests and tokens a minute, over all workers
     Column("tpm", BigInteger),

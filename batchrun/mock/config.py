@@ -54,6 +54,10 @@ class MockConfig:
     """Sigma of the lognormal factor on each of these times, drawn per request; 0 is no spread."""
     slots: int | None = None
     """Requests served at once, others wait first in, first out; None serves all at once."""
+    knee: int | None = None
+    """Above so many at once all take longer, so that no more is done in a second."""
+    refuse_above: int | None = None
+    """Above so many at once a request is refused with 429; not billed."""
 
     error_rate: float = 0.0
     """Share of requests refused at once with 500 and a JSON error; not billed."""
@@ -112,8 +116,8 @@ class MockConfig:
             amount = getattr(self, name)
             if amount is not None and not 0.0 <= amount < float("inf"):
                 raise ValueError(f"'{name}' is {amount}, but it must be 0 or more")
-        for name, least in (("answer_tokens", 1), ("embedding_size", 1), ("slots", 1), ("faults_per_item", 0)):
-            count = getattr(self, name)
+        for name in ("answer_tokens", "embedding_size", "slots", "knee", "refuse_above", "faults_per_item"):
+            count, least = getattr(self, name), 0 if name == "faults_per_item" else 1
             if count is not None and count < least:
                 raise ValueError(f"'{name}' is {count}, but it must be at least {least}")
 

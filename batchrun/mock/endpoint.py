@@ -4,6 +4,7 @@ import re
 from asyncio import AbstractEventLoop
 from hashlib import sha256
 
+from batchrun.mock.capacity import Capacity
 from batchrun.mock.config import MockConfig
 from batchrun.mock.log import Entry, RequestLog
 from batchrun.mock.memory import Memory
@@ -23,7 +24,7 @@ class Endpoint:
         self.config = config
         self.loop = loop
         self.stats = Stats()
-        self.slots = Slots(config.slots, loop)
+        self.slots = Slots(Capacity.of(config), loop)
         self.memory = Memory(config)
         self._router = Router(config, self.stats, self.slots, self.memory)
         self._log = None if config.log_path is None else RequestLog(config.log_path)

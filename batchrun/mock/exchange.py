@@ -36,6 +36,7 @@ class Exchange:
         self._plan = plan
         self._timer: TimerHandle | None = None
         self._playback: Playback | None = None
+        self._stretch = 1.0  # how many times as long it takes
         self.is_hung = False  # its work is done and its answer will never come
 
     def begin(self) -> None:
@@ -50,10 +51,11 @@ class Exchange:
         """Do the work: the request has its slot."""
         work, stream, fault = self._plan.work, self._plan.stream, self._plan.fault
         assert work is not None
+        self._stretch = self._endpoint.slots.stretch
         if stream is None or fault in (Fault.HANG, Fault.RESET):
-            self._after(work.duration_s, lambda: self._deliver(work))
+            self._after(work.duration_s * self._stretch, lambda: self._deliver(work))
         else:
-            self._after(work.pace.ttft_s, lambda: self._deliver_stream(work, stream))
+            self._after(work.pace.ttft_s * self._stretch, lambda: self._deliver_stream(work, stream))
 
     def abandon(self, outcome: str) -> None:
         """End before the plan is carried out; a hung exchange is called hung, whatever ends it.
@@ -91,7 +93,7 @@ class Exchange:
 
     def _deliver_stream(self, work: Work, stream: Stream) -> None:
         """Send the stream, or the first half of it if it is to be cut."""
-        interval_s = work.pace.itl_s
+        interval_s = work.pace.itl_s * self._stretch
         is_cut = self._plan.fault is Fault.CUT
         if self._plan.fault is Fault.DRIP:
             interval_s += self._endpoint.config.drip_s / stream.count

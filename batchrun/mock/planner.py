@@ -40,7 +40,7 @@ class Planner:
             return Plan(refusal.status, refusal.body)
         fault, pace = self._draw(arrival)
         if fault in REFUSALS:
-            return self._plan_refusal(fault)
+            return self.plan_refusal(fault)
         return self._plan_work(ask, arrival, fault, pace)
 
     def _check_model(self, model: str) -> None:
@@ -54,7 +54,8 @@ class Planner:
         throw = self._dice.throw(arrival.digest, arrival_no)
         return self._faults.choose(throw[0], arrival_no), self._clockwork.draw(throw)
 
-    def _plan_refusal(self, fault: Fault | None) -> Plan:
+    def plan_refusal(self, fault: Fault | None) -> Plan:
+        """Return the words and the status with which a request is refused."""
         if fault is Fault.RATE_LIMIT:
             body = render_error("Rate limit reached for requests.", "requests", code="rate_limit_exceeded")
             extra = f"Retry-After: {self._config.retry_after_s:.15g}\r\n".encode()

@@ -5,6 +5,7 @@ from hmac import compare_digest
 
 from batchrun.mock.asks import Route
 from batchrun.mock.config import MockConfig
+from batchrun.mock.faults import Fault
 from batchrun.mock.memory import Memory
 from batchrun.mock.plan import Arrival, Plan, refuse
 from batchrun.mock.planner import Planner
@@ -35,8 +36,10 @@ class Router:
             return refuse(401, "Incorrect API key provided.", code="invalid_api_key")
         route = GENERATION.get(path)
         if route is not None and method == "POST":
+            if self._slots.capacity.refuses(self._stats.in_flight):
+                return self._planner.plan_refusal(Fault.RATE_LIMIT)
             return self._memory.note(arrival, self._memory.recall(arrival) or self._planner.plan(route, arrival))
-        plan = self._plan_control(method, path) if path.startswith(CONTROL_PREFIX) else self._plan_get(arrival)
+        plan = self._plan_control(arrival) if path.startswith(CONTROL_PREFIX) else self._plan_get(arrival)
         if plan is not None:
             return plan
         if route is not None:
@@ -58,17 +61,28 @@ class Router:
             return Plan(200, render_metrics(self._stats, self._slots, self._config.models[0]), TEXT_TYPE)
         return self._memory.look_up(arrival.request)
 
-    def _plan_control(self, method: str, path: str) -> Plan | None:
+    def _plan_control(self, arrival: Arrival) -> Plan | None:
         """Answer mock-only requests: `GET /__stats` shows the counters, `POST /__reset` sets them to zero.
 
         A reset also forgets how often each body came, so faults begin anew; the log stays as it is.
+        `POST /__capacity` changes what the endpoint can do at once, `GET` shows it.
         """
+        method, path = arrival.request.method, arrival.request.path
+        if path == "/__capacity" and method in ("GET", "POST"):
+            return self._plan_capacity(arrival.request.body if method == "POST" else b"{}")
         if (method, path) == ("GET", "/__stats"):
             return Plan(200, render_stats(self._stats, self._slots))
         if (method, path) == ("POST", "/__reset"):
             self._stats.reset()
             return Plan(200, b"{}")
         return None
+
+    def _plan_capacity(self, told: bytes) -> Plan:
+        try:
+            self._slots.resize(self._slots.capacity.changed(told))
+        except ValueError as error:
+            return refuse(400, str(error))
+        return Plan(200, self._slots.capacity.render())
 
 
 def _render_models(names: tuple[str, ...]) -> bytes:

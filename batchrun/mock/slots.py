@@ -4,6 +4,8 @@ from asyncio import AbstractEventLoop
 from collections import OrderedDict
 from typing import Protocol
 
+from batchrun.mock.capacity import Capacity
+
 
 class Guest(Protocol):
     """Who wants a slot."""
@@ -15,8 +17,8 @@ class Guest(Protocol):
 class Slots:
     """Serve guests at once while slots are free, then in the order in which they came."""
 
-    def __init__(self, limit: int | None, loop: AbstractEventLoop) -> None:
-        self._limit = limit
+    def __init__(self, capacity: Capacity, loop: AbstractEventLoop) -> None:
+        self.capacity = capacity
         self._loop = loop
         self._running: set[Guest] = set()
         self._waiting: OrderedDict[Guest, None] = OrderedDict()
@@ -34,11 +36,26 @@ class Slots:
     @property
     def usage_share(self) -> float:
         """Slots taken, 0..1; without a limit, of an imagined 256."""
-        return min(len(self._running) / (self._limit or 256), 1.0)
+        return min(len(self._running) / (self.capacity.slots or 256), 1.0)
+
+    @property
+    def stretch(self) -> float:
+        """How many times as long a request takes that begins now."""
+        return self.capacity.stretch(len(self._running))
+
+    @property
+    def has_room(self) -> bool:
+        return self.capacity.slots is None or len(self._running) < self.capacity.slots
+
+    def resize(self, capacity: Capacity) -> None:
+        """Have another capacity from now on; who is being served stays."""
+        self.capacity = capacity
+        while self._waiting and self.has_room:
+            self._admit_next()
 
     def enter(self, guest: Guest) -> None:
         """Start the guest now, or when its turn comes."""
-        if self._limit is None or len(self._running) < self._limit:
+        if self.has_room:
             self._running.add(guest)
             guest.start()
         else:
@@ -48,16 +65,16 @@ class Slots:
         """Give back the guest's slot, or its place in the queue; a guest who has neither is no error."""
         if guest in self._running:
             self._running.remove(guest)
-            self._admit_next()
+            if self._waiting and self.has_room:
+                self._admit_next()
         else:
             self._waiting.pop(guest, None)
 
     def _admit_next(self) -> None:
-        if self._waiting:
-            guest, _ = self._waiting.popitem(last=False)
-            self._running.add(guest)
-            # Not called from here: a queue of instant answers would nest as deep as it is long.
-            self._loop.call_soon(self._start, guest)
+        guest, _ = self._waiting.popitem(last=False)
+        self._running.add(guest)
+        # Not called from here: a queue of instant answers would nest as deep as it is long.
+        self._loop.call_soon(self._start, guest)
 
     def _start(self, guest: Guest) -> None:
         if guest in self._running:

@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.states import FINAL_JOB_STATES, ItemState, JobState
 from batchrun.errors import IllegalMove, JobBusy, UsageFault
 from batchrun.ledger import jobs as job_moves
@@ -87,10 +88,11 @@ def pause(ledger: Ledger, task_id: str, *, dry_run: bool = False) -> Paused:
     return Paused(in_flight, was_applied=applied)
 
 
-Change = tuple[str, int | None, int | None]  # a setting, what it was, what it is
+Setting = int | Concurrency | None
+Change = tuple[str, Setting, Setting]  # a setting, what it was, what it is
 
 
-def change(ledger: Ledger, task_id: str, *, dry_run: bool = False, **wanted: int | None) -> list[Change]:
+def change(ledger: Ledger, task_id: str, *, dry_run: bool = False, **wanted: Setting) -> list[Change]:
     """Change a job's concurrency, rpm, tpm or max_cost_pusd; return what is different now.
 
     Args:
@@ -111,7 +113,8 @@ def change(ledger: Ledger, task_id: str, *, dry_run: bool = False, **wanted: int
                 f"job {task_id!r} has no prices, so its cost cannot be limited", hint="add price to its spec, submit it"
             )
         given = {name: value for name, value in wanted.items() if value is not None}
-        changes = [(name, getattr(job, name), value or None) for name, value in given.items()]
+        before = {"concurrency": job.allowed}
+        changes = [(name, before.get(name, getattr(job, name)), value or None) for name, value in given.items()]
         changes = [(name, old, new) for name, old, new in changes if old != new]
         if not dry_run:
             job_moves.change_settings(connection, job.id, now=time.time(), **given)

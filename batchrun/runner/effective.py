@@ -80,7 +80,8 @@ def values_of_spec(written: Written, around: Around) -> list[Value]:
 def values_of_job(job: Job, around: Around) -> list[Value]:
     """Return every key of a job as the ledger has it now, changes since its submit among them."""
     values: dict[str, Any] = {key: job.spec[key] for key in JobSpec.model_fields if key in job.spec}
-    values |= {"concurrency": job.concurrency, "retry_times": job.retry_times, "max_cost_usd": _usd(job.max_cost_pusd)}
+    values |= {"concurrency": job.allowed.written, "retry_times": job.retry_times}
+    values["max_cost_usd"] = _usd(job.max_cost_pusd)
     defaults = _defaults() | {"error_file": str(default_error_file(Path(values["output_file"])))}
 
     def source(key: str, below: str | None) -> str:

@@ -55,8 +55,8 @@ class Feed:
 
     async def run(self) -> None:
         """Top the window up whenever half of it is taken, until every item was hinted at."""
-        window = HINTS_PER_SLOT * self._performer.concurrency
         while not self.is_exhausted:
+            window = HINTS_PER_SLOT * self._performer.concurrency
             if self.outstanding > window // 2:
                 self._performer.intake.has_consumed.clear()
                 await self._performer.intake.has_consumed.wait()

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from batchrun.core.breaker import ROUTE, Breaker, Trip
+from batchrun.core.gauge import Gauge
 from batchrun.core.outcome import Break, BreakKind, Charge, Evidence, Reply, Scope, Timing
 from batchrun.core.pace import Pace
 from batchrun.core.rate import Permit
@@ -51,6 +52,7 @@ class Performer:
         self.job_id = job_id
         self.concurrency = concurrency
         self.pace = Pace(concurrency)
+        self.gauge = Gauge()
         self.tally = Tally(time.monotonic())
         self.breaker = breaker
         self.completed: list[int] = []  # items newly completed, for the partial output
@@ -251,6 +253,7 @@ class Performer:
             self._count(permit, evidence)
         if evidence.cause == ROUTE and not self.breaker.has_looked_back:
             self.breaker.look_back(await self._means.answered_routes())
+        self.gauge.saw(time.monotonic(), evidence)
         decision = self._decide(claim, evidence)
         settlement = make_settlement(
             evidence,
@@ -363,7 +366,8 @@ class Performer:
         if concurrency < self.concurrency:  # what waits for a slot may wait for ever: others may claim it
             self._release_permits()
             self._slots.send_away()
-        self.concurrency = self.pace.concurrency = concurrency
+        self.concurrency = concurrency
+        self.pace.resize(concurrency)
         self._slots.resize(concurrency)
         self._wake.set()
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.states import ItemState, JobState
 from batchrun.errors import IllegalMove
 from batchrun.ledger import jobs as job_moves
@@ -26,7 +27,7 @@ def change_of_mind(
     ledger: Ledger,
     *,
     on_unknown: str | None = None,
-    concurrency: int | None = None,
+    concurrency: Concurrency | None = None,
     retry_times: int | None = None,
     max_cost_pusd: int | None = None,
     rpm: int | None = None,

@@ -21,6 +21,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, beat, has_ended
 from batchrun.ledger.reports import count_items, count_trial, has_sent_since, next_ready_at
 from batchrun.ledger.trial import answered_routes
+from batchrun.runner.climbing import Climbing
 from batchrun.runner.ends import End, EndKind
 from batchrun.runner.epoch import move_epoch_on
 from batchrun.runner.feed import Feed, Feeding
@@ -44,6 +45,8 @@ class Appends(Protocol):
 
 class Session:
     """Works on a job until an end. To be used on one event loop, between `start` and `finish`."""
+
+    least_settle_s = 0.0  # a new limit is in force at once
 
     def __init__(
         self,
@@ -94,6 +97,7 @@ class Session:
             log=voice.log,
             turnstile=Turnstile(gear.windows_of(job), limits=Limits(job.rpm, job.tpm), wake=self._wake),
         )
+        self._climbing = Climbing(ledger, self._performer, worker_id=worker.id, least_settle_s=self.least_settle_s)
         self._outage = Outage(
             self._performer,
             endpoint,
@@ -264,7 +268,9 @@ class Session:
             self._end = End(EndKind.PAUSED)
         elif job.state is JobState.PAUSED and not self._outage.is_probing:
             await self._outage.lift()  # the ledger did not take it when the endpoint came back
+        job = await self._climbing.report(job)
         self._performer.resize(job.concurrency)
+        self._performer.breaker.concurrency = job.concurrency
         await self._performer.turnstile.follow(Limits(job.rpm, job.tpm))
         if self._end is not None:
             self._performer.close()

@@ -13,7 +13,7 @@ from batchrun.ledger.reports import count_items, is_over
 from batchrun.runner.ends import End, EndKind
 from batchrun.runner.feed import Feeding
 from batchrun.runner.outage import ENDPOINT_DOWN
-from batchrun.runner.session import TICK_S, Session
+from batchrun.runner.session import CONTROL_S, TICK_S, Session
 from batchrun.runner.window import Broker, Window
 
 SPREAD = 4  # an idle worker picks among so many times what it needs, so that two seldom pick the same
@@ -28,6 +28,8 @@ class Unwritten:
 
 class SharedSession(Session):
     """Like a session that has the job alone, but for what it shares: concurrency, hints, pauses, and the end."""
+
+    least_settle_s = 3 * CONTROL_S  # heard of, given up by one worker, lent to another
 
     def __init__(
         self,
@@ -89,7 +91,8 @@ class SharedSession(Session):
             self._end = End(EndKind.PAUSED)
         elif self._trial_only and job.phase == "full":
             self._end = End(EndKind.DONE)  # somebody has judged the trial
-        self._job = job
+        self._job = job = await self._climbing.report(job)
+        self._performer.breaker.concurrency = job.concurrency
         if self._end is not None:
             if self._end.kind is not EndKind.DONE:
                 self._performer.close()

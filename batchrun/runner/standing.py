@@ -8,6 +8,8 @@ from typing import Any
 from batchrun.core.states import ItemState, JobState
 from batchrun.core.stats import percentile
 from batchrun.errors import JobNotFound
+from batchrun.ledger.climbs import LIMIT_EVENT
+from batchrun.ledger.events import read_events
 from batchrun.ledger.jobs import Job, find_job, list_jobs
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import holds_lock
@@ -15,6 +17,7 @@ from batchrun.ledger.reports import AttemptReport, count_items, heartbeat, recen
 from batchrun.ledger.watching import work_on
 from batchrun.runner.hints import Hint, hint_for_stop
 
+LIMITS_TOLD = 10
 AUTH_REASONS = frozenset({"auth", "forbidden"})
 # Pauses that a person asked for, or that simply end a command's work, rather than a guard's stop.
 QUIET_REASONS = frozenset({"paused_by_user", "trial_only", "declined"})
@@ -34,6 +37,7 @@ class Standing:
     tokens_per_s: float | None  # output tokens
     in_flight: int
     holder: dict[str, Any] | None  # name, host, pid of the process that performs it
+    limits: list[dict[str, Any]]  # the latest changes of an adaptive concurrency: at, before, after, reason, message
     slots: int | None  # what workers hold of a shared job's concurrency; None for a job of one process
     has_died: bool  # its holder is certainly dead: seen on its own host only
     active_s: float  # how long processes have worked on it, pauses between them left out
@@ -103,11 +107,17 @@ def read_standing(ledger: Ledger, task_id: str) -> Standing:
             items_per_s=load.items_per_s if load else None,
             tokens_per_s=load.tokens_per_s if load else None,
             in_flight=load.in_flight if load else 0,
+            limits=_latest_limits(connection, job),
             slots=load.wants if load and job.is_shared else None,
             holder={name: holder[name] for name in ("name", "host", "pid")} if holder else None,
             has_died=is_gone and not job.is_shared,  # another worker takes a shared job's chores over by itself
             active_s=job.active_s + (time.time() - job.held_since_at if job.held_since_at is not None else 0.0),
         )
+
+
+def _latest_limits(connection: Any, job: Job) -> list[dict[str, Any]]:
+    found = read_events(connection, job.id, kind=LIMIT_EVENT, latest=LIMITS_TOLD) if job.climb else []
+    return [{"at": event["at"], **event["detail"]} for event in found]
 
 
 def latest_job(ledger: Ledger) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.prices import to_pusd, worst_cost_pusd
 from batchrun.core.sample import choose
 from batchrun.core.states import JobState
@@ -32,7 +33,7 @@ class Overrides:
 
     on_unknown: str | None = None
     on_unknown_is_said: bool = True  # by the spec or a flag, not by the environment or for want of any word
-    concurrency: int | None = None
+    concurrency: Concurrency | None = None
     max_cost_usd: Any = None
     trial_size: int | None = None
     base_url: str | None = None
@@ -46,7 +47,8 @@ def effective_spec(checked: Checked, overrides: Overrides) -> dict[str, Any]:
     spec["response_schema"] = checked.schema
     spec["on_unknown"] = overrides.on_unknown or checked.spec.on_unknown or "hold"
     spec["on_unknown_is_said"] = overrides.on_unknown_is_said
-    spec["concurrency"] = overrides.concurrency or checked.spec.concurrency
+    if overrides.concurrency is not None:
+        spec["concurrency"] = overrides.concurrency.written
     if overrides.max_cost_usd is not None:
         spec["max_cost_usd"] = str(overrides.max_cost_usd)
     if overrides.trial_size is not None:
@@ -101,7 +103,7 @@ def register(
             total=checked.survey.items + checked.survey.rejected,
             phase="trial" if has_trial else "full",
             on_unknown=spec["on_unknown"],
-            concurrency=spec["concurrency"],
+            concurrency=Concurrency.of(spec["concurrency"]),
             retry_times=spec["retry_times"],
             rpm=spec["rpm"],
             tpm=spec["tpm"],

@@ -131,6 +131,7 @@ def upgrade() -> None:
         sa.Column("trial_verdict", sa.Text(), nullable=True),
         sa.Column("on_unknown", sa.Text(), nullable=False),
         sa.Column("concurrency", sa.Integer(), nullable=False),
+        sa.Column("climb", sa.Text()),
         sa.Column("retry_times", sa.Integer(), nullable=False),
         sa.Column("rpm", sa.BigInteger(), nullable=True),
         sa.Column("tpm", sa.BigInteger(), nullable=True),

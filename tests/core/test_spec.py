@@ -59,7 +59,8 @@ def test_a_key_that_is_written_wrongly_is_one_fault() -> None:
     [
         ({"concurrency": 0}, 'write "concurrency": 8, say'),
         ({"concurrency": "8"}, "write 8 without quotes"),
-        ({"concurrency": "auto"}, "give a number"),
+        ({"concurrency": "automatic"}, 'write "concurrency": 8, say'),
+        ({"concurrency": "64-4"}, 'write "concurrency": 8, say'),
         ({"timeout_s": -1}, 'take "timeout_s" out, and it is 600.0'),
         ({"rpm": 0}, "see 'rpm' in docs/job-spec.md, or take it out"),
         ({"trial": {"sizes": 3}}, "unknown key 'trial.sizes' | did you mean 'size'?"),

@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.outcome import Charge, Evidence, Scope, Timing, Usage
 from batchrun.core.retry import RetryPolicy, decide
 from batchrun.core.states import AttemptState, ItemState, JobState
@@ -141,7 +142,7 @@ def register(ledger: Ledger, total: int, *, holder: int, **settings: Any) -> job
             input_digest="in",
             params_digest="params",
             total=total,
-            concurrency=4,
+            concurrency=Concurrency.of(4),
             holder=holder,
             now=NOW,
             **{**values, **settings},

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.outcome import Charge
 from batchrun.core.states import AttemptState
 from batchrun.ledger import jobs
@@ -27,7 +28,7 @@ def test_sixteen_workers_never_pass_the_limit_and_leave_less_than_a_twentieth_of
     workers = [desk.worker, *(desk.hire() for _ in range(WORKERS - 1))]
     with ledger.write() as connection:
         jobs.share(connection, desk.job_id, is_shared=True)
-        jobs.change_settings(connection, desk.job_id, now=desk.now, concurrency=64)
+        jobs.change_settings(connection, desk.job_id, now=desk.now, concurrency=Concurrency.of(64))
         for worker in [*workers, *workers]:
             lease(connection, desk.job_id, worker_id=worker, load=Load(4, 0))
     out: list[tuple[int, Claim]] = []

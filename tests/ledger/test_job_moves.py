@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select, update
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.states import JOB_MOVES, ItemState, JobState, is_final
 from batchrun.errors import IllegalMove, JobNotFound
 from batchrun.ledger import jobs
@@ -238,7 +239,7 @@ def test_a_job_that_is_not_there_is_not_found(ledger: Ledger) -> None:
 
 
 def test_settings_change_with_an_event_that_says_what_changed(desk: Desk) -> None:
-    desk.set(on_unknown="retry", concurrency=4, max_cost_pusd=5)
+    desk.set(on_unknown="retry", concurrency=Concurrency.of(4), max_cost_pusd=5)
     assert [event["detail"] for event in desk.events("settings")] == [{"on_unknown": "retry", "max_cost_pusd": 5}]
     desk.set(on_unknown="retry", concurrency=None)
     assert len(desk.events("settings")) == 1

@@ -5,6 +5,7 @@ import random
 import pytest
 from sqlalchemy import select
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.ledger import jobs
 from batchrun.ledger.leases import Load, give_back, lease, total_load
 from batchrun.ledger.ledger import Ledger
@@ -19,7 +20,7 @@ def desk(ledger: Ledger) -> Desk:
     desk = Desk.open(ledger, 12)
     with ledger.write() as connection:
         jobs.share(connection, desk.job_id, is_shared=True)
-        jobs.change_settings(connection, desk.job_id, now=NOW, concurrency=6)
+        jobs.change_settings(connection, desk.job_id, now=NOW, concurrency=Concurrency.of(6))
     return desk
 
 
@@ -83,7 +84,7 @@ def test_a_lease_given_back_or_a_dead_workers_is_free(desk: Desk) -> None:
 def test_a_lowered_concurrency_is_kept_from_the_next_renewal_on(desk: Desk) -> None:
     assert renew(desk, desk.worker, in_flight=6) == 6
     with desk.ledger.write() as connection:
-        jobs.change_settings(connection, desk.job_id, now=NOW, concurrency=2)
+        jobs.change_settings(connection, desk.job_id, now=NOW, concurrency=Concurrency.of(2))
     assert renew(desk, desk.worker, in_flight=6) == 2
     assert lent(desk) == 6, "in flight still"
     assert renew(desk, desk.worker, in_flight=1) == 2

@@ -19,6 +19,8 @@ def test_settings_survive_the_way_to_a_child_process() -> None:
         ({"ttft_ms": -1.0}, "ttft_ms"),
         ({"latency_ms": float("inf")}, "latency_ms"),
         ({"slots": 0}, "slots"),
+        ({"knee": 0}, "knee"),
+        ({"refuse_above": -1}, "refuse_above"),
         ({"answer_spread": 2.0}, "answer_spread"),
         ({"models": ()}, "models"),
         ({"models": "mock"}, "models"),

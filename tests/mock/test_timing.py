@@ -5,6 +5,7 @@ import json
 import math
 from pathlib import Path
 
+from batchrun.mock.capacity import Capacity
 from batchrun.mock.config import MockConfig
 from batchrun.mock.dice import Dice
 from batchrun.mock.slots import Slots
@@ -55,7 +56,7 @@ def test_an_answer_does_not_come_before_its_time() -> None:
 def test_guests_beyond_the_slots_are_served_first_in_first_out() -> None:
     async def test() -> None:
         started: list[str] = []
-        slots = Slots(2, asyncio.get_running_loop())
+        slots = Slots(Capacity(slots=2), asyncio.get_running_loop())
         guests = {name: Guest(name, started) for name in "abcde"}
         for guest in guests.values():
             slots.enter(guest)
@@ -73,7 +74,7 @@ def test_guests_beyond_the_slots_are_served_first_in_first_out() -> None:
 def test_a_guest_who_leaves_between_turn_and_start_is_not_started() -> None:
     async def test() -> None:
         started: list[str] = []
-        slots = Slots(1, asyncio.get_running_loop())
+        slots = Slots(Capacity(slots=1), asyncio.get_running_loop())
         first, second, third = (Guest(name, started) for name in "abc")
         for guest in (first, second, third):
             slots.enter(guest)

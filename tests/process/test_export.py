@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger import results
 from batchrun.ledger.bulk import insert_many
@@ -43,7 +44,7 @@ def filled(lab: Lab, *, count: int) -> None:
             total=count,
             phase="full",
             on_unknown="hold",
-            concurrency=1,
+            concurrency=Concurrency.of(1),
             retry_times=0,
             max_cost_pusd=None,
             holder=worker.id,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batchrun.core.answer_check import AnswerCheck, check_of, judged
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Timing
 from batchrun.core.prices import Price
 from batchrun.core.rate_book import LocalWindows
@@ -146,7 +147,7 @@ class Bench:
 
     folder: Path
     count: int = 20
-    concurrency: int = 4
+    concurrency: int | str = 4
     retry_times: int = 2
     on_unknown: OnUnknown = "hold"
     price: Price | None = None
@@ -180,7 +181,7 @@ class Bench:
                 total=self.count,
                 phase="full",
                 on_unknown=self.on_unknown,
-                concurrency=self.concurrency,
+                concurrency=Concurrency.of(self.concurrency),
                 retry_times=self.retry_times,
                 max_cost_pusd=self.max_cost_pusd,
                 holder=self.worker.id,

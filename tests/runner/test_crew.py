@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.states import ItemState, JobState
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.leases import total_load
@@ -200,7 +201,7 @@ def another_job(bench: Bench, *, count: int) -> int:
             total=count,
             phase="full",
             on_unknown="hold",
-            concurrency=8,
+            concurrency=Concurrency.of(8),
             retry_times=1,
             max_cost_pusd=None,
             holder=bench.worker.id,

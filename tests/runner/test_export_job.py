@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.outcome import Break, Reply
 from batchrun.errors import IllegalMove, UsageFault
 from batchrun.files.inputs import survey
@@ -63,7 +64,7 @@ def register_other(bench: Bench, *, output_file: str, error_file: str) -> None:
     """Register another job, which has written nothing yet."""
     files = {"output_file": str(bench.folder / output_file), "error_file": str(bench.folder / error_file)}
     values = {"input_digest": "", "params_digest": "", "on_unknown": "hold", "max_cost_pusd": None}
-    limits = {"total": 0, "phase": "full", "concurrency": 1, "retry_times": 0}
+    limits = {"total": 0, "phase": "full", "concurrency": Concurrency.of(1), "retry_times": 0}
     with bench.ledger.write() as connection:
         spec = {**bench.job.spec, **files}
         job_moves.register_job(

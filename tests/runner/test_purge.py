@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.outcome import Break, Reply
 from batchrun.core.states import JobState
 from batchrun.errors import EndpointFault, IllegalMove, JobBusy
@@ -270,7 +271,7 @@ def test_what_would_send_again_is_refused_and_the_rest_is_not(tmp_path: Path) ->
     change_of_mind(bench.ledger, on_unknown="hold")(bench.job)
     purge(bench)
     before = bench.job
-    change_of_mind(bench.ledger, concurrency=3, spec_of=lambda job: {"system": "a secret"})(bench.job)
+    change_of_mind(bench.ledger, concurrency=Concurrency.of(3), spec_of=lambda job: {"system": "a secret"})(bench.job)
     change_of_mind(bench.ledger, cancelled=True)(bench.job)  # none is cancelled, so nothing would be sent
     assert bench.job == before, "nothing of it is changed"
     with pytest.raises(IllegalMove, match="nothing of it can be sent again"):

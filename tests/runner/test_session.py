@@ -12,6 +12,8 @@ from batchrun.core.prices import PUSD, Price
 from batchrun.core.retry import OnUnknown
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.climbs import LIMIT_EVENT
+from batchrun.ledger.events import read_events
 from batchrun.ledger.reports import report_attempts
 from batchrun.ledger.sweeps import bury
 from batchrun.runner.ends import EndKind
@@ -22,7 +24,7 @@ from tests.runner.bench import Bench, Endpoint, Queue, broken, reply, until
 
 def test_every_item_is_sent_once_and_never_more_than_the_concurrency(tmp_path: Path) -> None:
     async def slow(custom_id: str, nth: int) -> Reply | Break:
-        await asyncio.sleep(0.01)
+        await until(lambda: bench.endpoint.max_in_flight >= 7)  # so that all slots are seen in use, however slowly
         return reply()
 
     bench = Bench(tmp_path, count=60, concurrency=7, endpoint=Endpoint(slow))
@@ -344,3 +346,30 @@ def test_absurd_counts_of_tokens_stop_neither_the_ledger_nor_the_report(tmp_path
     with bench.ledger.read() as connection:
         assert report_attempts(connection, bench.job_id).certain_pusd == 30 * 2 * 10**18
     assert isinstance(bench.job.spent_pusd, int)
+
+
+def test_a_range_is_climbed_while_the_job_runs_and_a_resume_goes_on_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batchrun.runner.session.CONTROL_S", 0.02)
+
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        await asyncio.sleep(0.01)
+        return reply()
+
+    bench = Bench(tmp_path, count=2_000, concurrency="2-64", endpoint=Endpoint(answer))
+
+    begins: list[int] = []
+
+    async def look(session: Session) -> None:
+        begins.append(session._performer.concurrency)
+        await until(lambda: session._performer.concurrency > 8)
+        session.signal(2)
+
+    assert bench.run(look).kind is EndKind.DRAINED
+    found = bench.job.concurrency
+    with bench.ledger.read() as connection:
+        changes = [event["detail"] for event in read_events(connection, bench.job_id, kind=LIMIT_EVENT)]
+    assert (changes[0]["before"], changes[0]["after"], changes[0]["reason"]) == (8, 16, "start")
+    assert bench.run(look).kind is EndKind.DRAINED
+    assert begins == [8, found]

@@ -147,7 +147,7 @@ def job_drawing() -> str:
 
 def _item_edges() -> Edges:
     return {
-        name: [(source, target) for source in move.sources for target in move.targets]
+        name: [(source, target) for source in move.sources for target in move.targets if source is not target]
         for name, move in ITEM_MOVES.items()
     }
 

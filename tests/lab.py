@@ -42,6 +42,7 @@ PRELOAD = [
     "batchrun.cli.status",
     "batchrun.cli.retry_failed",
     "batchrun.cli.reconcile",
+    "batchrun.cli.revalidate",
     "batchrun.cli.cancel",
     "batchrun.cli.export",
     "batchrun.cli.purge",

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("show", "Show one item with all its attempts."),
     "cost": ("cost", "Show what a job cost, by cause and by endpoint."),
     "retry-failed": ("retry_failed", "Send failed items again."),
+    "revalidate": ("revalidate", "Judge stored answers by another schema; no request is made."),
     "reconcile": ("reconcile", "Settle items in doubt."),
     "pause": ("pause", "Stop sending for now; resume goes on."),
     "set": ("set", "Change a job's limits while it runs."),

@@ -119,8 +119,14 @@ def judged(evidence: Evidence, check: AnswerCheck) -> Evidence:
     """Return evidence as it is after the check of its answer: paid for in any case, but perhaps invalid."""
     if evidence.outcome is not AttemptState.ANSWERED or evidence.raw is None:
         return evidence
-    fault = check(evidence.raw)
-    return evidence if fault is None else replace(evidence, cause=INVALID_ANSWER, message=f"invalid answer: {fault}")
+    words = invalid(evidence.raw, check)
+    return evidence if words is None else replace(evidence, cause=INVALID_ANSWER, message=words)
+
+
+def invalid(body: bytes, check: AnswerCheck) -> str | None:
+    """Say in an item's words that its answer is invalid, and why; None where it is what the job wants."""
+    fault = check(body)
+    return None if fault is None else f"invalid answer: {fault}"
 
 
 def _validator(schema: Any) -> Any:

@@ -13,7 +13,7 @@ class ItemState(StrEnum):
     PENDING = "pending"  # may be claimed once its wait has passed
     RUNNING = "running"  # claimed by a worker; its attempt row is durable before any byte leaves
     COMPLETED = "completed"  # answered; the raw answer is in the ledger
-    FAILED = "failed"  # refused for good, useless answer, retries spent or given up; the reason is recorded
+    FAILED = "failed"  # refused for good, useless or invalid answer, retries spent, given up; the reason is recorded
     IN_DOUBT = "in_doubt"  # a request left, or may have, and no answer is known
     REJECTED = "rejected"  # the input line is faulty and was skipped on request; never sent
     CANCELLED = "cancelled"  # cancelled before it was sent
@@ -156,6 +156,13 @@ ITEM_MOVES: dict[str, ItemMove] = {
         _item(
             "give_up", {_I.IN_DOUBT}, {_I.FAILED}, "user, sweeper", "fence + 1; skipped by retry-failed unless --all"
         ),
+        _item(
+            "revalidate",
+            {_I.COMPLETED, _I.FAILED},
+            {_I.FAILED, _I.COMPLETED},
+            "user",
+            "the same stored answer, judged anew; failed: for an invalid answer alone; fence + 1",
+        ),
         _item("cancel", {_I.PENDING}, {_I.CANCELLED}, "user", "running items finish first"),
         _item("reopen", {_I.CANCELLED}, {_I.PENDING}, "user", "resume --cancelled"),
     )
@@ -184,7 +191,8 @@ JOB_MOVES: dict[str, JobMove] = {
             {_J.COMPLETED, _J.CANCELLED},
             _J.FINALIZING,
             "user, sweeper",
-            "a doubt was settled after the end: the outputs are written anew; what was cancelled stays so; not purged",
+            "a doubt was settled, or answers were judged anew, after the end: the outputs are written anew; what was "
+            "cancelled stays so; not purged",
         ),
         _job(
             "reopen",

@@ -36,6 +36,7 @@ def _query(with_requests: bool = False) -> Select[Any]:
             items.c.line_no,
             items.c.custom_id,
             items.c.state,
+            items.c.fence,
             items.c.model,
             items.c.cause.label("item_cause"),
             items.c.message.label("item_message"),

@@ -155,9 +155,10 @@ def _context(job: Job, seen: Seen) -> str:
 
 def _invalid(job: Job, seen: Seen) -> str:
     return (
-        "look at such an answer with `batchrun show JOB ITEM --response`; a response_format in params makes many "
+        f"look at one with `batchrun show {job.task_id} ITEM --response`; where it will do after all, `batchrun "
+        f"revalidate {job.task_id} --schema FILE` judges all anew for nothing; a response_format in params makes many "
         "endpoints keep to a schema"
-    ).replace("JOB", job.task_id)
+    )
 
 
 def _address(job: Job, seen: Seen) -> str:

@@ -138,6 +138,7 @@ class House:
             first_wait_s=self.settings.first_wait_s,
             longest_wait_s=self.settings.longest_wait_s,
             throttle_budget_s=self.settings.throttle_budget_s,
+            reask=job.spec.get("reask", 0),
         )
         honours_keys = job.spec.get("idempotency_header") is not None
         account = fingerprint(key, salt=self.ledger.ledger_id) if honours_keys else None

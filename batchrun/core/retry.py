@@ -17,6 +17,7 @@ class Tries:
 
     counted: int  # attempts that counted against retry_times
     throttled_s: float  # waits that throttling has cost
+    reasks: int = 0  # times that it was asked again for an invalid answer, consents or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class RetryPolicy:
     backoff_s: Callable[[int], float]  # backoff_s(counted): the wait after this many tries
     throttle_s: Callable[[float], float]  # throttle_s(throttled_s so far): the wait where the endpoint names none
     throttle_budget_s: float = 3600.0
+    reask: int = 0  # how often an item may be asked again for an invalid answer: each time a further bill
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Decision:
     to: ItemState
     counted: int = 0  # tries added
     throttled_s: float = 0.0  # throttle time added
+    reasks: int = 0  # re-asks added
     wait_s: float = 0.0  # not to be claimed before
     cause: str | None = None
     message: str | None = None
@@ -47,6 +50,8 @@ def decide(evidence: Evidence, tries: Tries, policy: RetryPolicy) -> Decision:
     match evidence.outcome:
         case AttemptState.ANSWERED if evidence.cause is None:
             return Decision(ItemState.COMPLETED, counted=1)
+        case AttemptState.ANSWERED if tries.reasks < policy.reask:
+            return Decision(ItemState.PENDING, reasks=1, cause=evidence.cause, message=evidence.message)
         case AttemptState.ANSWERED:
             return Decision(ItemState.FAILED, counted=1, cause=evidence.cause, message=evidence.message)
         case AttemptState.NOT_SENT:
@@ -111,11 +116,17 @@ def _retry(evidence: Evidence, tries: Tries, policy: RetryPolicy, *, otherwise: 
     return Decision(ItemState.PENDING, counted=1, wait_s=wait_s, cause=evidence.cause, message=evidence.message)
 
 
+# Where an item stops that may be paid for already, and is not sent again.
+_STOPPED = {
+    AttemptState.UNKNOWN: ItemState.IN_DOUBT,
+    AttemptState.UNUSABLE: ItemState.FAILED,
+    AttemptState.ANSWERED: ItemState.FAILED,
+}
+
+
 def without_resend(decision: Decision, evidence: Evidence) -> Decision:
     """Turn a decision to try again into the one for a job that is being cancelled: nothing is sent again."""
     if decision.to is not ItemState.PENDING:
         return decision
-    to = {AttemptState.UNKNOWN: ItemState.IN_DOUBT, AttemptState.UNUSABLE: ItemState.FAILED}.get(
-        evidence.outcome, ItemState.PENDING
-    )
+    to = _STOPPED.get(evidence.outcome, ItemState.PENDING)
     return Decision(to, counted=decision.counted, cause=decision.cause, message=decision.message)

@@ -87,6 +87,9 @@ class JobSpec(BaseModel):
         description="what answers must be: a JSON Schema, a file that holds one, or true for any JSON",
     )
     accept_fenced: bool = Field(default=False, description="JSON in a code fence is an answer of response_schema too")
+    reask: int = Field(
+        default=0, ge=0, le=10, description="times that an item is asked, and paid, again for an invalid answer"
+    )
     unknown_statuses: tuple[Annotated[int, Field(ge=300, le=599)], ...] = Field(
         default=(), description="HTTP statuses of this endpoint that do not prove that nothing was billed"
     )

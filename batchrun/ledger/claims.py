@@ -88,6 +88,7 @@ _OF_A_CLAIM = (
     items.c.custom_id,
     items.c.tries,
     items.c.throttled_s,
+    items.c.reasks,
     items.c.worst_pusd,
 )
 
@@ -123,7 +124,7 @@ def _claims(connection: Connection, rows: Sequence[Any]) -> list[Claim]:
             custom_id=row.custom_id,
             path=asked[row.id].path,
             body=bytes(asked[row.id].body),
-            tries=Tries(row.tries, row.throttled_s),
+            tries=Tries(row.tries, row.throttled_s, row.reasks),
             reserved_pusd=row.worst_pusd or 0,
         )
         for row in rows

@@ -126,6 +126,7 @@ items = Table(
     Column("answer_key", _Key),  # the attempt that answered; of a failed item, with an invalid answer
     Column("tries", Integer, nullable=False),  # counted against retry_times since the last consent
     Column("throttled_s", Float, nullable=False),
+    Column("reasks", Integer, nullable=False),  # for invalid answers, as the job's spec allows them
     Column("consents", Integer, nullable=False),
     Column("not_before_at", Float, nullable=False),
     Column("wait_s", Float, nullable=False),  # length of that wait, as recorded

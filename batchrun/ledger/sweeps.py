@@ -57,7 +57,7 @@ def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
     """Return the attempt with this key if its fate is still open or unknown; None when there is nothing to learn."""
     item_id, _ = split_key(key)
     row = connection.execute(
-        select(attempts, items.c.tries, items.c.throttled_s)
+        select(attempts, items.c.tries, items.c.throttled_s, items.c.reasks)
         .join(items, items.c.id == item_id)
         .where(attempts.c.key == key, attempts.c.state.in_((AttemptState.INTENT, AttemptState.UNKNOWN)))
     ).one_or_none()
@@ -65,7 +65,7 @@ def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
         return None
     # A doubt has been counted already when it was made.
     counted = row.tries if row.state == AttemptState.INTENT else max(0, row.tries - 1)
-    return OpenAttempt(key, row.job_id, row.worker_id, Tries(counted, row.throttled_s), row.reserved_pusd)
+    return OpenAttempt(key, row.job_id, row.worker_id, Tries(counted, row.throttled_s, row.reasks), row.reserved_pusd)
 
 
 def jobs_of(connection: Connection, worker_id: int) -> list[int]:

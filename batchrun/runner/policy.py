@@ -17,6 +17,7 @@ def make_policy(
     first_wait_s: float = 1.0,
     longest_wait_s: float = 60.0,
     throttle_budget_s: float = 3600.0,
+    reask: int = 0,
 ) -> RetryPolicy:
     """Make a job's policy: doubling waits with jitter, `retry_times` retries after the first try.
 
@@ -25,6 +26,7 @@ def make_policy(
         first_wait_s: the wait after the first try, before jitter.
         longest_wait_s: no wait is longer.
         throttle_budget_s: total waiting that throttling may cost one item.
+        reask: how often an item is asked again for an invalid answer.
     """
     wait = wait_exponential(multiplier=first_wait_s, max=longest_wait_s)
     stop = stop_after_attempt(retry_times + 1)
@@ -42,6 +44,7 @@ def make_policy(
         backoff_s=backoff_s,
         throttle_s=throttle_s,
         throttle_budget_s=throttle_budget_s,
+        reask=reask,
     )
 
 

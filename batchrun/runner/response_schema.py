@@ -22,6 +22,9 @@ def read_schema(spec: Mapping[str, Any], where: str, text: str) -> tuple[Any, li
         where, text: the spec as it is written, for the place of a fault.
     """
     given = spec.get(_KEY)
+    if spec.get("reask") and given is None:
+        what = "'reask' needs a 'response_schema': without one no answer is invalid"
+        return None, [Fault(place(where, text, "reask"), what, 'add "response_schema": true for any JSON, say')]
     if not (given is True or isinstance(given, dict | str)) or given == "":
         return None, []  # there is none, or it is the check of the spec's form that says so
     at, subject = place(where, text, _KEY), repr(_KEY)

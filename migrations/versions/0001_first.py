@@ -188,6 +188,7 @@ def upgrade() -> None:
         sa.Column("answer_key", KEY, nullable=True),
         sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("throttled_s", sa.Float(), nullable=False),
+        sa.Column("reasks", sa.Integer(), nullable=False),
         sa.Column("consents", sa.Integer(), nullable=False),
         sa.Column("not_before_at", sa.Float(), nullable=False),
         sa.Column("wait_s", sa.Float(), nullable=False),

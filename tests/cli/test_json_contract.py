@@ -232,6 +232,7 @@ def _settle_it(show: Show) -> None:
     show.run("reconcile", "batch-001", "--retry", "--no-run")
     show.run("resume", "batch-001", code=6)
     show.run("reconcile", "batch-001", "--fail", code=3)
+    show.run("revalidate", "batch-001", "--dry-run")
     show.run("retry-failed", "batch-001", "--dry-run")
     show.run("retry-failed", "batch-001", "--all", "--no-run")
     show.run("set", "batch-001", "-c", "4", "--rpm", "600", "--dry-run")

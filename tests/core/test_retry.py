@@ -1,5 +1,7 @@
 """What follows from each outcome, as a table."""
 
+from dataclasses import replace
+
 import pytest
 
 from batchrun.core.outcome import Charge, Evidence, Scope
@@ -51,6 +53,17 @@ def test_what_follows_from_an_outcome(evidence: Evidence, tries: Tries, held: I,
         assert (decision.to, decision.counted) == (to, counted), on_unknown
 
 
+def test_an_invalid_answer_is_asked_again_only_as_often_as_the_job_said() -> None:
+    invalid = _evidence(A.ANSWERED, "invalid_answer")
+    for on_unknown in ("hold", "retry"):
+        for reask in (0, 2):
+            rules = replace(_policy(on_unknown), reask=reask)  # type: ignore[arg-type]
+            decisions = [decide(invalid, Tries(0, 0.0, reasks), rules) for reasks in range(4)]
+            assert [one.to for one in decisions] == [I.PENDING] * reask + [I.FAILED] * (4 - reask)
+            assert [one.reasks for one in decisions] == [1] * reask + [0] * (4 - reask)
+            assert all(one.counted == (one.to is I.FAILED) for one in decisions)  # retry_times is for other things
+
+
 def test_an_open_intent_is_no_outcome() -> None:
     with pytest.raises(ValueError, match="open intent"):
         decide(_evidence(A.INTENT), FRESH, _policy("hold"))
@@ -75,7 +88,13 @@ def test_a_retry_waits_at_least_as_long_as_the_server_asked() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "to"),
-    [(A.UNKNOWN, I.IN_DOUBT), (A.UNUSABLE, I.FAILED), (A.REFUSED, I.PENDING), (A.NOT_SENT, I.PENDING)],
+    [
+        (A.UNKNOWN, I.IN_DOUBT),
+        (A.UNUSABLE, I.FAILED),
+        (A.ANSWERED, I.FAILED),
+        (A.REFUSED, I.PENDING),
+        (A.NOT_SENT, I.PENDING),
+    ],
 )
 def test_a_cancelled_job_sends_nothing_again(outcome: A, to: I) -> None:
     assert without_resend(Decision(I.PENDING, counted=1), _evidence(outcome)).to is to

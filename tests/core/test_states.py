@@ -5,8 +5,9 @@ import pytest
 from batchrun.core.states import ITEM_MOVES, JOB_MOVES, AttemptState, ItemState, JobState, is_final
 
 
-def test_a_completed_item_never_moves() -> None:
-    assert not [move.name for move in ITEM_MOVES.values() if ItemState.COMPLETED in move.sources]
+def test_a_completed_item_moves_only_when_its_stored_answer_is_judged_anew() -> None:
+    assert [move.name for move in ITEM_MOVES.values() if ItemState.COMPLETED in move.sources] == ["revalidate"]
+    assert ITEM_MOVES["revalidate"].targets == {ItemState.COMPLETED, ItemState.FAILED}
 
 
 def test_a_rejected_item_never_moves() -> None:

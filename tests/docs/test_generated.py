@@ -70,7 +70,7 @@ def test_every_move_is_drawn(generate: ModuleType) -> None:
     drawn = generate.item_drawing()
     for move in ITEM_MOVES.values():
         for source in move.sources:
-            for target in move.targets:
+            for target in move.targets - {source}:  # to where it stands nothing moves
                 assert re.search(rf"{source} --> {target} : .*\b{move.name}\b", drawn), (move.name, source, target)
     for job_move in JOB_MOVES.values():
         for job_source in job_move.sources:

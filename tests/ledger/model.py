@@ -73,6 +73,7 @@ class Item:
     worker: int | None = None
     tries: int = 0
     throttled_s: float = 0.0
+    reasks: int = 0
     consents: int = 0
     permits: int = 1  # the bills that were agreed to: the first, each consent, each resend under the policy
     answer: int | None = None
@@ -119,7 +120,7 @@ class Model:
                 continue
             if item.state is ItemState.PENDING and item.ready_at <= self.now:
                 item.state, item.worker, item.fence = ItemState.RUNNING, worker, item.fence + 1
-                item.attempts[item.fence] = Attempt(worker, Tries(item.tries, item.throttled_s))
+                item.attempts[item.fence] = Attempt(worker, Tries(item.tries, item.throttled_s, item.reasks))
                 claimed.append(number)
         return claimed
 
@@ -158,15 +159,18 @@ class Model:
 
     def _follow(self, item: Item, fence: int, what: Came, tries: Tries, *, undo: int) -> None:
         """Move an item as the policy says; `undo` takes back what a doubt had counted."""
+        may_be_paid = (AttemptState.UNKNOWN, AttemptState.UNUSABLE, AttemptState.ANSWERED)
         decision = decide(what.evidence, tries, policy(self.on_unknown, self.retry_times))
         item.tries += decision.counted - undo
         to, wait_s, throttled_s = decision.to, decision.wait_s, decision.throttled_s
         if to is ItemState.PENDING and (self.was_cancelled or self.is_purged):
-            may_be_billed = {AttemptState.UNKNOWN: ItemState.IN_DOUBT, AttemptState.UNUSABLE: ItemState.FAILED}
+            may_be_billed = dict.fromkeys((AttemptState.UNUSABLE, AttemptState.ANSWERED), ItemState.FAILED)
+            may_be_billed[AttemptState.UNKNOWN] = ItemState.IN_DOUBT
             otherwise = ItemState.CANCELLED if self.was_cancelled else ItemState.FAILED
             to, wait_s, throttled_s = may_be_billed.get(what.outcome, otherwise), 0.0, 0.0
-        if to is ItemState.PENDING and what.outcome in (AttemptState.UNKNOWN, AttemptState.UNUSABLE):
+        if to is ItemState.PENDING and what.outcome in may_be_paid:
             item.permits += 1
+            item.reasks += what.outcome is AttemptState.ANSWERED
         item.throttled_s += throttled_s
         item.state, item.ready_at = to, self.now + wait_s
         is_kept = what.outcome is AttemptState.ANSWERED and to is not ItemState.PENDING

@@ -33,7 +33,15 @@ from tests.ledger.model import FATES, Attempt, Item, Model
 ITEMS = 4
 EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "0"))
 OF_ITEMS = (
-    select(items.c.state, items.c.fence, items.c.worker_id, items.c.tries, items.c.throttled_s, items.c.consents)
+    select(
+        items.c.state,
+        items.c.fence,
+        items.c.worker_id,
+        items.c.tries,
+        items.c.throttled_s,
+        items.c.reasks,
+        items.c.consents,
+    )
     .where(items.c.job_id == bindparam("the_job"))
     .order_by(items.c.id)
 )
@@ -168,7 +176,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """A sweeper judges a reply by the account that the item had before the attempt."""
         attempt, item, what = self.attempt(held), self.model.items[held.number], self.attempt(held).evidence
         counted = item.tries if attempt.state is AttemptState.INTENT else max(0, item.tries - 1)
-        tries = Tries(counted, item.throttled_s)
+        tries = Tries(counted, item.throttled_s, item.reasks)
         settled = self.desk.adopt(held.claim.key, what)
         assert settled is not None
         expected = self.model.record(held.number, held.claim.fence, what, by=held.worker, tries=tries)
@@ -246,7 +254,7 @@ class LedgerMachine(RuleBasedStateMachine):
             made = connection.execute(OF_ATTEMPTS, {"the_job": job_id}).all()
             job = check_job(connection, job_id)
         assert list(map(tuple, rows)) == [
-            (item.state, item.fence, item.worker, item.tries, item.throttled_s, item.consents)
+            (item.state, item.fence, item.worker, item.tries, item.throttled_s, item.reasks, item.consents)
             for item in self.model.items
         ]
         assert list(map(tuple, made)) == [

@@ -43,8 +43,17 @@ def test_an_invalid_answer_is_paid_told_and_kept_whole_in_every_output(make_scri
         ('{"label": "ham"}', ""),
         ('{"label": "eggs"}', "invalid_answer"),
     ]
-    shown = lab.run("show", "batch-001", "a00001", "--json").json
-    assert shown["cause"] == "invalid_answer"
+    # Eggs will do after all: judged anew, nothing is sent, and the outputs follow.
+    loose = json.loads(json.dumps(SCHEMA).replace('["spam", "ham"]', '["spam", "ham", "eggs"]'))
+    (lab.folder / "schema.json").write_text(json.dumps(loose))
+    judge = ("revalidate", "batch-001", "--schema", "schema.json", "--json")
+    for moved in (2, 0):
+        one = lab.run(*judge).json
+        assert (one["judged"], one["completed"], one["failed"], one["applied"]) == (8, moved, 0, moved > 0)
+    assert len(endpoint.requests) == 8
+    assert len(lab.lines()) == 8
+    assert lab.lines("out.errors.jsonl") == []
+    assert assert_accounts_agree(lab).exit_code == 0
 
 
 def test_the_gate_stops_on_the_share_of_invalid_answers(make_scripted: Callable[..., Made]) -> None:

@@ -155,6 +155,7 @@ class Bench:
     max_cost_pusd: int | None = None
     fail_on_error: float | None = None
     response_schema: Any = None
+    reask: int = 0
     throttle_budget_s: float = 3_600.0
     throttled_s: float = 0.0  # what every item has waited already
     endpoint: Endpoint = field(default_factory=Endpoint)
@@ -218,6 +219,7 @@ class Bench:
             chance=lambda: 0.5,
             first_wait_s=0.02,
             throttle_budget_s=self.throttle_budget_s,
+            reask=self.reask,
         )
         return Gear(
             endpoint_of=lambda job: self.endpoint,

@@ -36,7 +36,7 @@ HELP_COLUMNS = 80
 MEANINGS = {
     "on_unknown": "what to do when a request's fate is unknown; `hold` unless a flag or the environment says otherwise",
     "error_file": "default: beside the output, `batch_output.jsonl` -> `batch_output.errors.jsonl`",
-    "trial.sample": "which items are tried; `mixed`: a third from the head, the rest from anywhere",
+    "trial.sample": "which items are tried; `stratified`: short and long ones in their right shares",
     "trial": "the trial before the full run: see the five keys below",
     "price.input_per_1m_usd": "price of a million input tokens",
     "price.output_per_1m_usd": "price of a million output tokens",

@@ -7,7 +7,7 @@ import click
 
 from batchrun.cli.context import JOB, Context
 from batchrun.cli.context import command as make_command
-from batchrun.cli.say import dollars, emit, next_lines, put
+from batchrun.cli.say import dollars, emit, put
 from batchrun.core.printable import clip, columns_taken, one_line
 from batchrun.core.wording import several
 
@@ -56,11 +56,10 @@ def receipt_text(receipt: "Receipt") -> Iterator[str]:
     if total.reported_requests:
         yield f"  reported  {dollars(total.reported_pusd)} for {several(total.reported_requests, 'request')}, {_THEIRS}"
     causes = [(_label(outcome, cause), bill) for (outcome, cause), bill in receipt.by_cause.items()]
-    yield from _table("by cause", causes, is_priced=receipt.price is not None)
     endpoints = [(one_line(address), bill) for address, bill in receipt.by_endpoint.items()]
-    yield from _table("by endpoint", endpoints, is_priced=receipt.price is not None)
-    if total.possible_requests:
-        yield from next_lines([f"batchrun failures {name}"])
+    width = min(LABEL_COLUMNS, max(columns_taken(label) for label, _ in [("by endpoint", total), *causes, *endpoints]))
+    for title, rows in (("by cause", causes), ("by endpoint", endpoints)):
+        yield from _table(title, rows, width=width, is_priced=receipt.price is not None)
 
 
 _THEIRS = "by what the endpoint says of itself"
@@ -114,15 +113,14 @@ def _label(outcome: "AttemptState", cause: str | None) -> str:
     return one_line(cause or OUTCOMES.get(outcome.value, outcome.value.replace("_", " ")))
 
 
-def _table(title: str, rows: "Sequence[tuple[str, Bill]]", *, is_priced: bool) -> Iterator[str]:
-    width = min(LABEL_COLUMNS, max(columns_taken(label) for label in [title, *(label for label, _ in rows)]))
-    heads = [f"{'requests':>10}", f"{'billed':>8}", f"{'possibly':>9}"]
-    heads += [f"{'certain':>12}", f"{'at most on top':>15}"] if is_priced else []
+def _table(title: str, rows: "Sequence[tuple[str, Bill]]", *, width: int, is_priced: bool) -> Iterator[str]:
+    heads = [f"{'requests':>10}", f"{'billed':>10}", f"{'possibly':>10}"]
+    heads += [f"{'certain':>13}", f"{'at most on top':>16}"] if is_priced else []
     yield f"  {title:<{width}}{''.join(heads)}"
     for label, bill in rows:
         label = clip(label, width)
-        counts = f"{bill.requests:>10,}{_count(bill.certain_requests):>8}{_count(bill.possible_requests):>9}"
-        money = f"{_money(bill.certain_pusd):>12}{_top(bill):>15}" if is_priced else ""
+        counts = f"{bill.requests:>10,}{_count(bill.certain_requests):>10}{_count(bill.possible_requests):>10}"
+        money = f"{_money(bill.certain_pusd):>13}{_top(bill):>16}" if is_priced else ""
         yield f"  {label}{' ' * (width - columns_taken(label))}{counts}{money}"
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from batchrun.cli.context import Context
 from batchrun.cli.live import Live
 from batchrun.cli.logs import make_log
-from batchrun.cli.say import ask, columns_of, dollars, emit, put, say
+from batchrun.cli.say import ask, columns_of, emit, put, say
 from batchrun.cli.standing import arrival_text, standing_json
-from batchrun.cli.trial_report import COLUMNS, trial_json, trial_text
+from batchrun.cli.trial_report import COLUMNS, cost_range, trial_json, trial_text
 from batchrun.core.wording import several
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def make_voice(context: Context, live: Live) -> "Voice":
         live.pause()
         if report.projected_pusd is None or report.left == 0:
             return True
-        return ask(context, f"go on with {several(report.left, 'item')} for about {dollars(report.projected_pusd)}?")
+        return ask(context, f"go on with {several(report.left, 'item')} for about {cost_range(report.projection)}?")
 
     def asks(job: "Job") -> bool:
         return context.is_terminal and not context.yes and job.spec["price"] is not None

@@ -14,8 +14,12 @@ from batchrun.cli.submit import submit
 @make_command("batchrun trial jobs/job.json -n 10")
 @click.argument("specs", metavar="SPEC...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-n", "size", type=click.IntRange(1, 10_000), metavar="N", help="Items to try (default: 10).")
-@click.option("--sample", type=click.Choice(["mixed", "head", "random"]), help="Which items (default: mixed).")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random part.")
+@click.option(
+    "--sample",
+    type=click.Choice(["stratified", "head", "random"]),
+    help="Which items: by length (the default), the first, any.",
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the draw.")
 @click.option("--skip-invalid", is_flag=True, help="Record faulty lines as rejected and try among the rest.")
 @click.option("--on-unknown", type=click.Choice(["hold", "retry"]), help="What to do when a request's fate is unknown.")
 @click.option("-c", "--concurrency", type=AtOnce(), metavar="N", help="Requests in flight at once; or auto, or 4-64.")

@@ -9,7 +9,7 @@ from batchrun.core.printable import clip, columns_taken, one_line
 from batchrun.core.wording import several
 
 if TYPE_CHECKING:
-    from batchrun.core.stats import Estimate
+    from batchrun.core.projection import Estimate
     from batchrun.runner.trial import Projection, TrialReport
     from batchrun.runner.trial_answers import Answers, Sample
 
@@ -119,7 +119,7 @@ def _projected(report: "TrialReport") -> Iterator[str]:
         return
     takes = "" if plan.duration_s is None else f", about {_range(plan.duration_s, duration)}"
     takes += " and the pauses that the endpoint asks for" if takes and report.was_throttled else ""
-    cost = "" if plan.cost_pusd is None else f", cost about {_range(plan.cost_pusd, lambda pusd: dollars(round(pusd)))}"
+    cost = "" if plan.cost_pusd is None else f", cost about {cost_range(plan)}"
     yield f"full run: {several(plan.items, 'item')} left{takes}{cost}"
     if plan.prompt_tokens is not None and plan.completion_tokens is not None:
         yield f"  tokens    {_range(plan.prompt_tokens, _count)} in, {_range(plan.completion_tokens, _count)} out"
@@ -130,6 +130,19 @@ def _projected(report: "TrialReport") -> Iterator[str]:
         tried = report.size - report.lost
         seen = f"going by {tried - report.done} of {tried} here"
         yield f"  expect    {100 * low:.0f} to {100 * high:.0f} % of them not to complete, {seen}"
+    yield "  ranges    each holds in about 9 of 10 cases, if the items left are like these"
+
+
+def cost_range(plan: "Projection") -> str:
+    """Write what the items left would cost, with the digits that a projection deserves."""
+    if plan.cost_pusd is None:
+        return "an unknown amount"
+    return _range(plan.cost_pusd, lambda pusd: dollars(_three_digits(pusd)))
+
+
+def _three_digits(value: float) -> int:
+    digits = max(0, len(str(int(value))) - 3)
+    return round(int(value), -digits)
 
 
 def _kept(report: "TrialReport") -> Iterator[str]:
@@ -150,8 +163,7 @@ def _count(value: float) -> str:
     """Write a projected count with the digits that it deserves: three."""
     if value >= 10_000_000:
         return f"{value / 1e6:,.3g} million" if value < 1e9 else f"{value / 1e9:,.0f} billion"
-    digits = max(0, len(str(int(value))) - 3)
-    return f"{round(value, -digits):,.0f}"
+    return f"{_three_digits(value):,.0f}"
 
 
 # -- for scripts ------------------------------------------------------------------------------------------------------

@@ -38,8 +38,8 @@ class TrialSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     size: int = Field(default=10, ge=0, le=10_000, description="items tried before the full run; 0 means no trial")
-    sample: Literal["mixed", "head", "random"] = Field(default="mixed", description="which items are tried")
-    seed: int = Field(default=0, ge=0, description="seed of the random part")
+    sample: Literal["stratified", "head", "random"] = Field(default="stratified", description="which items are tried")
+    seed: int = Field(default=0, ge=0, description="seed of the draw")
     max_failed_share: float = Field(
         default=0.5, ge=0, le=1, description="the gate stops when more than this share did not complete"
     )

@@ -1,10 +1,12 @@
-"""What the ledger knows of a trial beside its answers: requests, setbacks, what is left. Reading only."""
+"""Which items are a trial's, and what the ledger knows of it beside its answers: requests, setbacks, what is left."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, and_, case, func, select, update
 
-from batchrun.core.outcome import RELEASED
+from batchrun.core.outcome import RELEASED, Charge
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.schema import FENCE_BITS, attempts, items, requests
 
@@ -35,13 +37,72 @@ def trial_setbacks(connection: Connection, job_id: int) -> dict[str, int]:
     return {row.cause: row.how_many for row in rows}
 
 
-def pending_bytes(connection: Connection, job_id: int) -> int:
-    """Return how large the request bodies of the items still pending are, all together."""
-    waiting = (items.c.job_id == job_id, items.c.is_current, items.c.state == ItemState.PENDING)
-    total = connection.execute(
-        select(func.sum(func.length(requests.c.body))).join(items, items.c.id == requests.c.item_id).where(*waiting)
-    ).scalar()
-    return int(total or 0)
+def mark_trial(connection: Connection, job_id: int, item_ids: Collection[int]) -> None:
+    """Make these items of a job that is being registered the ones that are tried first."""
+    ids = sorted(item_ids)
+    for start in range(0, len(ids), 500):
+        mine = (items.c.job_id == job_id, items.c.id.in_(ids[start : start + 500]))
+        connection.execute(update(items).where(*mine).values(is_trial=True))
+
+
+def stream_lengths(connection: Connection, job_id: int, *, limit: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield id and length, in bytes of the request's body, of each item that has a request, in input order."""
+    query = _lengths(job_id, items.c.id, _LENGTH).order_by(items.c.position).limit(limit)
+    rows = connection.execute(query.execution_options(yield_per=10_000))
+    yield from ((row.id, row.length) for row in rows)
+
+
+def count_lengths(connection: Connection, job_id: int, *, left_only: bool = False) -> dict[int, int]:
+    """Count a job's requests by their length in bytes; with `left_only` those of items that are pending or running."""
+    query = _lengths(job_id, _LENGTH, func.count().label("how_many")).group_by(_LENGTH)
+    if left_only:
+        query = query.where(items.c.state.in_((ItemState.PENDING, ItemState.RUNNING)))
+    return {row.length: row.how_many for row in connection.execute(query)}
+
+
+_LENGTH = func.length(requests.c.body).label("length")
+
+
+def _lengths(job_id: int, *columns: Any) -> Select[Any]:
+    joined = select(*columns).join_from(items, requests, requests.c.item_id == items.c.id)
+    return joined.where(items.c.job_id == job_id, items.c.is_current)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A trial's item that is no longer under way, and what its attempts came to."""
+
+    item_id: int
+    state: ItemState
+    cause: str | None
+    length: int  # bytes of the request's body
+    cost_pusd: int  # certain, and the most that is possible
+    unbounded: int  # attempts whose cost nobody can tell
+
+
+def tried_items(connection: Connection, job_id: int) -> list[Tried]:
+    """Return the trial's items that have ended, each with the cost of all its attempts."""
+    ended = items.c.state.not_in((ItemState.PENDING, ItemState.RUNNING))
+    mine = and_(attempts.c.key > items.c.id * (1 << FENCE_BITS), attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS))
+    is_blank = attempts.c.cost_pusd.is_(None) & (attempts.c.reserved_pusd == 0)
+    rows = connection.execute(
+        select(
+            items.c.id,
+            items.c.state,
+            items.c.cause,
+            _LENGTH,
+            func.coalesce(func.sum(func.coalesce(attempts.c.cost_pusd, 0) + attempts.c.reserved_pusd), 0).label("cost"),
+            func.sum(case((is_blank & (attempts.c.charge != Charge.NONE.value), 1), else_=0)).label("unbounded"),
+        )
+        .join_from(items, requests, requests.c.item_id == items.c.id)
+        .outerjoin(attempts, mine)
+        .where(items.c.job_id == job_id, items.c.is_trial, items.c.is_current, ended)
+        .group_by(items.c.id, requests.c.item_id)
+    )
+    return [
+        Tried(row.id, ItemState(row.state), row.cause, int(row.length), int(row.cost), int(row.unbounded or 0))
+        for row in rows
+    ]
 
 
 def models_not_found(connection: Connection, job_id: int, *, limit: int = 3) -> list[str]:

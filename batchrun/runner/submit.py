@@ -9,19 +9,21 @@ from typing import Any
 
 from batchrun.core.concurrency import Concurrency
 from batchrun.core.prices import to_pusd, worst_cost_pusd
-from batchrun.core.sample import choose
 from batchrun.core.states import JobState
+from batchrun.core.strata import draw
 from batchrun.errors import BadInput, Fault, IllegalMove, JobBusy, JobNotFound, SpecChanged
-from batchrun.files.inputs import InputItem, RejectedLine, Watch, read_items
+from batchrun.files.inputs import RejectedLine, Watch, read_items
 from batchrun.files.paths import is_same_file
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer
 from batchrun.ledger.register import Changes, Line, accept, compare, forget_items, stage, unstage, write_items
+from batchrun.ledger.trial import count_lengths, mark_trial, stream_lengths
 from batchrun.runner.check import Checked
 from batchrun.runner.purged import CHANGE, refuse_purged
 from batchrun.runner.standing import read_standing
+from batchrun.runner.strata import strata_of
 
 FOLLOW_S = 0.2
 WATCHED_EVERY = 500  # items
@@ -88,9 +90,8 @@ def register(
         BadInput: the input changed while it was read, or the output file is another job's.
     """
     now = time.time()
-    trial = spec["trial"]
-    chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
-    has_trial = 0 < len(chosen) < checked.survey.items or (is_trial and bool(chosen))
+    tried = min(spec["trial"]["size"], checked.survey.items)
+    has_trial = 0 < tried < checked.survey.items or (is_trial and tried > 0)
     max_cost = spec["max_cost_usd"]
     with ledger.write() as connection:
         refuse_shared_output(connection, checked)
@@ -114,23 +115,35 @@ def register(
     if job is None:
         return None
     # crash point: register-named
-    return _fill(ledger, checked, job, trial=chosen if has_trial else frozenset(), now=now, watch=watch)
+    return _fill(ledger, checked, job, now=now, watch=watch)
 
 
-def _fill(ledger: Ledger, checked: Checked, job: Job, *, trial: frozenset[int], now: float, watch: Watch | None) -> Job:
+def _fill(ledger: Ledger, checked: Checked, job: Job, *, now: float, watch: Watch | None) -> Job:
     taken = lines(checked) if watch is None else _watched(lines(checked), job.total, watch)
     try:
-        write_items(ledger, job.id, taken, trial=_positions(checked, trial), now=now)
+        write_items(ledger, job.id, taken, trial=(), now=now)
     except BadInput as error:
         with ledger.write() as connection:
             job_moves.move_job(connection, job.id, "fail", now=time.time(), reason="input", message=str(error))
         raise
     # crash point: register-filled
+    chosen = _choose_trial(ledger, job) if job.phase == "trial" else set()
     with ledger.write() as connection:
+        mark_trial(connection, job.id, chosen)
         job_moves.move_job(connection, job.id, "open", now=time.time())
         job = job_moves.read_job(connection, job.id)
     # crash point: register-open
     return job
+
+
+def _choose_trial(ledger: Ledger, job: Job) -> set[int]:
+    """Choose the items that are tried first, of those that were written: their requests' lengths are known now."""
+    with ledger.read() as connection:
+        lengths = count_lengths(connection, job.id)
+        strata = strata_of(job.spec["trial"], lengths)
+        if job.spec["trial"]["sample"] == "head":
+            return {item_id for item_id, _ in stream_lengths(connection, job.id, limit=strata[0].taken)}
+        return draw(stream_lengths(connection, job.id), strata, seed=job.spec["trial"]["seed"])
 
 
 def _watched(taken: Iterator[Line], total: int, watch: Watch) -> Iterator[Line]:
@@ -189,10 +202,7 @@ def take_over_registration(
     # crash point: register-restarted
     forget_items(ledger, job.id)
     # crash point: register-forgotten
-    trial = job.spec["trial"]
-    chosen = choose(checked.survey.items, size=trial["size"], method=trial["sample"], seed=trial["seed"])
-    tried = chosen if job.phase == "trial" else frozenset()
-    return _fill(ledger, checked, job, trial=tried, now=time.time(), watch=watch)
+    return _fill(ledger, checked, job, now=time.time(), watch=watch)
 
 
 def _is_taken(ledger: Ledger, job: Job, worker_id: int, observer: Observer) -> bool:
@@ -201,19 +211,6 @@ def _is_taken(ledger: Ledger, job: Job, worker_id: int, observer: Observer) -> b
         return False
     with ledger.write() as connection:
         return job_moves.take(connection, job.id, worker_id=worker_id, instead_of=job.holder, now=time.time())
-
-
-def _positions(checked: Checked, chosen: frozenset[int]) -> frozenset[int]:
-    """Positions count rejected lines too; without any, the chosen numbers are the positions."""
-    if not checked.survey.rejected or not chosen:
-        return chosen
-    wanted, found, number = set(chosen), set(), 0
-    for item in read_items(checked.input, checked.defaults, checked.survey):
-        if isinstance(item, InputItem):
-            if number in wanted:
-                found.add(item.position)
-            number += 1
-    return frozenset(found)
 
 
 def lines(checked: Checked) -> Iterator[Line]:

@@ -1,28 +1,29 @@
 """The trial: a few items for real, what they say about the rest, and the gate before the full run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
-from batchrun.core.prices import PUSD, Price
+from batchrun.core.prices import PUSD, Price, amount_text, usd
+from batchrun.core.projection import Estimate, project, project_share
 from batchrun.core.states import ItemState
-from batchrun.core.stats import Estimate, percentile, project, project_by_size, share_range
+from batchrun.core.stats import percentile
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import (
     AttemptReport,
     CauseReport,
     causes,
-    count_items,
     count_trial,
     report_attempts,
     trial_ids,
 )
-from batchrun.ledger.trial import pending_bytes, trial_setbacks
+from batchrun.ledger.trial import Tried, count_lengths, trial_setbacks, tried_items
 from batchrun.runner.advice import THROTTLED, Change, what_to_change
-from batchrun.runner.trial_answers import Answers, read_answers
+from batchrun.runner.strata import parts_of, strata_of
+from batchrun.runner.trial_answers import Answers, Measured, read_answers
 
 OUR_OWN_DEATHS = ("worker_lost", "aborted")
-A_MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,62 +104,74 @@ def report_trial(ledger: Ledger, job: Job, *, price: Price | None) -> TrialRepor
     """Read what a job's trial came to, and project the rest from it."""
     with ledger.read() as connection:
         counts = count_trial(connection, job.id)
-        whole = count_items(connection, job.id)
         ids = trial_ids(connection, job.id)
         attempts = report_attempts(connection, job.id, trial_only=True)
         stopped = [one for one in causes(connection, job.id) if one.state is not ItemState.REJECTED]
         setbacks = trial_setbacks(connection, job.id)
-        left = whole[ItemState.PENDING] + whole[ItemState.RUNNING]
-        left_bytes = pending_bytes(connection, job.id) if left else 0
+        tried = tried_items(connection, job.id)
+        left = count_lengths(connection, job.id, left_only=True)
+        lengths = count_lengths(connection, job.id) if left else {}
     answers = read_answers(ledger, job.id, ids)
-    tried = sum(counts.values())
-    lost = sum(one.count for one in stopped if one.state is ItemState.IN_DOUBT and one.cause in OUR_OWN_DEATHS)
-    missed = tried - lost - counts[ItemState.COMPLETED]
-    projection = _project(
-        answers, job, left=left, left_bytes=left_bytes, price=price, missed=missed, tried=tried - lost
-    )
+    size = sum(counts.values())
     return TrialReport(
         task_id=job.task_id,
         endpoint=answers.endpoint,
         concurrency=job.concurrency,
-        size=tried,
+        size=size,
         counts=counts,
-        lost=lost,
+        lost=sum(_is_lost(one) for one in tried),
         total=job.total,
         answers=answers,
         causes=stopped,
         setbacks=setbacks,
         attempts=attempts,
         price=price,
-        projection=projection,
-        changes=what_to_change(job, answers, stopped, setbacks, tried=tried, is_priced=price is not None),
+        projection=_project(job, answers, tried, left, lengths, price=price),
+        changes=what_to_change(job, answers, stopped, setbacks, tried=size, is_priced=price is not None),
     )
+
+
+def _is_lost(one: Tried) -> bool:
+    """Say whether an item is in doubt for a reason of ours: it says nothing about the endpoint."""
+    return one.state is ItemState.IN_DOUBT and one.cause in OUR_OWN_DEATHS
 
 
 def _project(
-    answers: Answers, job: Job, *, left: int, left_bytes: int, price: Price | None, missed: int, tried: int
+    job: Job,
+    answers: Answers,
+    tried: Sequence[Tried],
+    left: Mapping[int, int],
+    lengths: Mapping[int, int],
+    *,
+    price: Price | None,
 ) -> Projection:
-    if left == 0:
+    items = sum(left.values())
+    if not items:
         return Projection(0, None, None, None, None, None)
-    prompt = project_by_size(answers.prompt_tokens, answers.prompt_bytes, count=left, total_size=left_bytes)
-    completion = project(answers.completion_tokens, left)
-    duration = project(answers.durations_s, left)
+    strata = strata_of(job.spec["trial"], lengths)
+
+    def of(value: Callable[[Measured], float | None]) -> Estimate | None:
+        told = [(one.length, found) for one in answers.measured if (found := value(one)) is not None]
+        return project(parts_of(strata, left, told))
+
+    judged = [one for one in tried if not _is_lost(one)]
+    duration = of(lambda one: one.duration_s)
+    missed = [(one.length, float(one.state is not ItemState.COMPLETED)) for one in judged]
+    is_known = price is not None and (price.is_free or not any(one.unbounded for one in judged))
+    costs = [(one.length, one.cost_pusd) for one in judged] if is_known else []
     return Projection(
-        items=left,
-        duration_s=None if duration is None else duration.times(1 / min(job.concurrency, left)),
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        cost_pusd=_cost(price, prompt, completion),
-        missed_share=share_range(missed, tried),
+        items=items,
+        duration_s=None if duration is None else duration.times(1 / min(job.concurrency, items)),
+        prompt_tokens=of(lambda one: one.prompt_tokens),
+        completion_tokens=of(lambda one: one.completion_tokens),
+        cost_pusd=project(parts_of(strata, left, costs)),
+        missed_share=project_share(
+            [
+                (part.count, len(part.seen), int(sum(hit for _, hit in part.seen)))
+                for part in parts_of(strata, left, missed)
+            ]
+        ),
     )
-
-
-def _cost(price: Price | None, prompt: Estimate | None, completion: Estimate | None) -> Estimate | None:
-    if price is None or prompt is None or completion is None:
-        return None
-    of_prompt = float(price.input_per_1m_usd) * PUSD / A_MILLION
-    of_completion = float(price.output_per_1m_usd) * PUSD / A_MILLION
-    return prompt.times(of_prompt).plus(completion.times(of_completion))
 
 
 def gate(
@@ -172,8 +185,15 @@ def gate(
     missed = tried - report.done
     if tried and missed / tried > max_failed_share:
         return f"{missed} of {tried} trial items did not complete"
-    if max_cost_pusd is not None and report.projected_pusd is not None:
-        whole = report.projected_pusd + (report.trial_pusd or 0)
-        if whole > max_cost_pusd:
-            return "the projected cost is above max_cost_usd"
+    cost = report.projection.cost_pusd
+    if max_cost_pusd is not None and cost is not None:
+        spent = report.attempts.certain_pusd + report.attempts.possible_pusd
+        if spent + cost.expected > max_cost_pusd:
+            limit, whole = usd(max_cost_pusd), _dollars(spent + cost.expected)
+            return f"the whole job is projected to cost ${whole}, which is above max_cost_usd ({limit})"
     return None
+
+
+def _dollars(pusd: float) -> str:
+    """Write a projected amount with three digits: it is known no better."""
+    return amount_text(Decimal(f"{pusd / PUSD:.3g}"))

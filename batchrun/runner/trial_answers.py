@@ -32,6 +32,16 @@ class Sample:
     finish_reason: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one answer took; None is not told."""
+
+    length: int  # bytes of the request's body
+    duration_s: float | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
 @dataclass
 class Answers:
     """The trial's answers, counted: `of` were looked at, and each count is of these. Durations are seconds."""
@@ -53,8 +63,8 @@ class Answers:
     whole_tokens: list[int] = field(default_factory=list)  # what the whole ones came to
     durations_s: list[float] = field(default_factory=list)
     prompt_tokens: list[int] = field(default_factory=list)
-    prompt_bytes: list[int] = field(default_factory=list)  # of the requests whose prompt tokens are told
     completion_tokens: list[int] = field(default_factory=list)
+    measured: list["Measured"] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     endpoint: str | None = None
     _same: Counter[bytes] = field(default_factory=Counter)
@@ -100,11 +110,11 @@ class Answers:
         self._add_marks(view, body)
 
     def _add_tokens(self, row: Result, request: dict[str, Any], body: bytes, *, is_cut: bool) -> None:
+        self.measured.append(Measured(len(body), row.duration_s, row.prompt_tokens, row.completion_tokens))
         if row.duration_s is not None:
             self.durations_s.append(row.duration_s)
         if row.prompt_tokens is not None:
             self.prompt_tokens.append(row.prompt_tokens)
-            self.prompt_bytes.append(len(body))
         if row.completion_tokens is not None:
             self.completion_tokens.append(row.completion_tokens)
             if not is_cut:

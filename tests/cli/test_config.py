@@ -139,7 +139,7 @@ def test_a_spec_is_filled_in_with_what_would_hold_now(
     assert values["api_key"] == ("set", "environment", "MY_KEY")
     assert values["on_unknown"] == ("hold", "default", None)
     assert values["trial.size"] == (3, "spec", None)
-    assert values["trial.sample"] == ("mixed", "default", None)
+    assert values["trial.sample"] == ("stratified", "default", None)
     assert values["error_file"] == ("outputs/out.errors.jsonl", "default", None)
     assert values["timeout_s"] == (600.0, "default", None)
 

@@ -1,4 +1,4 @@
-"""Exact money, percentiles, and which items are tried first."""
+"""Exact money, and percentiles."""
 
 from decimal import Decimal
 
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from batchrun.core.outcome import Usage
 from batchrun.core.prices import PUSD, Cost, Price, cost_of, to_pusd, usd, worst_cost_pusd
-from batchrun.core.sample import choose
 from batchrun.core.stats import mean, percentile
 
 PRICE = Price(input_per_1m_usd=Decimal("0.15"), output_per_1m_usd=Decimal("0.6"))
@@ -96,18 +95,3 @@ def test_percentiles_interpolate_linearly() -> None:
     assert percentile([10.0, 20.0], 95) == pytest.approx(19.5)
     assert percentile([], 50) is None
     assert mean([]) is None
-
-
-@given(st.integers(0, 3_000), st.integers(0, 60), st.sampled_from(["mixed", "head", "random"]), st.integers(0, 99))
-def test_a_sample_has_its_size_and_can_be_repeated(total: int, size: int, method: str, seed: int) -> None:
-    chosen = choose(total, size=size, method=method, seed=seed)
-    assert len(chosen) == min(total, size)
-    assert all(0 <= position < total for position in chosen)
-    assert chosen == choose(total, size=size, method=method, seed=seed)
-
-
-def test_a_mixed_sample_has_the_head_and_some_from_anywhere() -> None:
-    chosen = choose(100_000, size=10, method="mixed", seed=0)
-    assert {0, 1, 2} <= chosen
-    assert max(chosen) > 10_000
-    assert chosen != choose(100_000, size=10, method="mixed", seed=1)

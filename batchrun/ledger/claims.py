@@ -36,6 +36,14 @@ class Claim:
     reserved_pusd: int
 
 
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The idempotency keys of an endpoint that honours them: each attempt's public name."""
+
+    account: str  # to whom they belong
+    name_of: Callable[[int], str]
+
+
 def claim(
     connection: Connection,
     *,
@@ -44,8 +52,7 @@ def claim(
     worker_id: int,
     endpoint: str,
     now: float,
-    account: str | None = None,
-    name_of: Callable[[int], str] = str,
+    keys: Keys | None = None,
 ) -> list[Claim]:
     """pending -> running for those of `item_ids` that may be sent now; write their intents.
 
@@ -53,8 +60,7 @@ def claim(
     worst case does not fit under the job's limit stay pending.
 
     Args:
-        account: whose idempotency keys the endpoint honours; None: it honours none.
-        name_of: an attempt's public name, which is its idempotency key.
+        keys: that the requests will be sent under; None: under none.
     """
     lock_jobs(connection, [job_id])
     fitting = within_budget(connection, job_id, item_ids)
@@ -75,7 +81,7 @@ def claim(
     if not rows:
         return []
     # crash point: claim-moved
-    connection.execute(insert(attempts), [_intent(row, worker_id, endpoint, now, account, name_of) for row in rows])
+    connection.execute(insert(attempts), [_intent(row, worker_id, endpoint, now, keys) for row in rows])
     # crash point: claim-intended
     move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
     return _claims(connection, rows)
@@ -93,9 +99,7 @@ _OF_A_CLAIM = (
 )
 
 
-def _intent(
-    row: Any, worker_id: int, endpoint: str, now: float, account: str | None, name_of: Callable[[int], str]
-) -> dict[str, Any]:
+def _intent(row: Any, worker_id: int, endpoint: str, now: float, keys: Keys | None) -> dict[str, Any]:
     key = attempt_key(row.id, row.fence)
     return {
         "key": key,
@@ -107,8 +111,8 @@ def _intent(
         "claimed_at": now,
         "charge": Charge.POSSIBLE.value,
         "reserved_pusd": row.worst_pusd or 0,
-        "idempotency_key": None if account is None else name_of(key),
-        "account": account,
+        "idempotency_key": keys.name_of(key) if keys else None,
+        "account": keys.account if keys else None,
     }
 
 

@@ -21,7 +21,7 @@ from tenacity.stop import stop_base
 
 from batchrun.core.states import ItemState
 from batchrun.errors import LedgerFault
-from batchrun.ledger.claims import Claim, claim, lost_claims, release
+from batchrun.ledger.claims import Claim, Keys, claim, lost_claims, release
 from batchrun.ledger.guards import lock_jobs
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.settle import Settled, Settlement, has_moved, settle, settle_answers
@@ -228,8 +228,7 @@ class GroupCommit:
             worker_id=self._worker_id,
             endpoint=order.endpoint,
             now=order.now,
-            account=order.account,
-            name_of=self._ledger.attempt_id,
+            keys=None if order.account is None else Keys(order.account, self._ledger.attempt_id),
         )
 
     def _read_back(self, connection: Connection, order: ClaimOrder, given: Collection[int]) -> list[Claim]:

@@ -14,6 +14,9 @@ from batchrun.core.outcome import BreakKind
 
 REFUSED_ERRNO = re.compile(r"\[Errno (\d+)\]")  # where several addresses were tried, the numbers stand in the text only
 PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+# aiohttp shows the bytes in question as Python writes them, cut at some length.
+BYTES_LITERAL = re.compile(r"""\bb(?:'((?:[^'\\]|\\.)*)|"((?:[^"\\]|\\.)*))""")
+SEEN_CHARS = 80
 UNREACHABLE = {
     errno.EHOSTUNREACH: "no route to {host}",
     errno.ENETUNREACH: "the network of {host} is unreachable",
@@ -92,7 +95,7 @@ def after_sending(error: Exception, *, host: str, timeout_s: float, got: str) ->
             what = f"no complete answer ({got})" if got else "no answer"
             return BreakKind.TIMEOUT, f"{what} within {timeout_s:g} s"
         case aiohttp.ClientResponseError():
-            return BreakKind.LOST, f"the answer of {host} is not HTTP that can be read: {_one_line(error.message)}"
+            return BreakKind.LOST, f"the answer of {host} is not HTTP that can be read: {_unreadable(error.message)}"
         case aiohttp.ServerDisconnectedError():
             return BreakKind.LOST, f"{host} closed the connection without an answer"
         case aiohttp.ClientPayloadError():
@@ -106,5 +109,13 @@ def after_sending(error: Exception, *, host: str, timeout_s: float, got: str) ->
     return BreakKind.LOST, f"the connection to {host} failed: {type(error).__name__}{f' ({got})' if got else ''}"
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
+def _unreadable(message: str) -> str:
+    """Put aiohttp's words on an answer that is no HTTP into ours: what is wrong, and the bytes that show it as text."""
+    literal = BYTES_LITERAL.search(message)
+    reason = (message[: literal.start()] if literal else message).split("\n")[0].strip(" :")
+    reason = (
+        "its first line is no status line" if reason.startswith("Bad status line") else reason[:1].lower() + reason[1:]
+    )
+    seen = (literal[1] or literal[2] or "").encode().decode("unicode_escape", "replace") if literal else ""
+    seen = " ".join("".join(sign if sign.isprintable() else " " for sign in seen).split())
+    return f"{reason[:150]}: '{seen[:SEEN_CHARS]}'" if seen else reason[:200]

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import redis
@@ -18,6 +18,7 @@ from celery.worker import state as worker_state
 from kombu.exceptions import OperationalError
 
 from batchrun.queue.app import Hints, make_app
+from batchrun.runner.means import Take
 
 SCHEMES = ("redis", "rediss")  # what a broker's address may begin with
 QUEUE_NAME = "hints"
@@ -52,7 +53,7 @@ class BrokerQueue:
         self._client = redis.Redis.from_url(
             url, socket_timeout=SOCKET_TIMEOUT_S, socket_connect_timeout=SOCKET_TIMEOUT_S, retry=None
         )
-        self._take: Callable[[int, int], None] = _nobody
+        self._take: Take = _nobody
         self._app = make_app(broker=url, queue_name=QUEUE_NAME, take=self._hand_over, transport=self._transport)
         self._hints: Hints | None = None
         self._worker: WorkController | None = None
@@ -86,15 +87,15 @@ class BrokerQueue:
             self.trouble = next(iter(str(error).splitlines()), type(error).__name__)
 
     def backlog(self) -> int | None:
-        """Return how many hints wait in Redis; None where it cannot be asked."""
+        """Return how many messages wait in Redis; None where it cannot be asked."""
         with self._noting():
             return int(self._client.llen(self._key))
         return None
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
-    def start(self, take: Callable[[int, int], None]) -> None:
-        """Start the worker's thread; every hint goes to `take(job_id, item_id)`, which may block for a while."""
+    def start(self, take: Take) -> None:
+        """Start the worker's thread; every hint goes to `take(job_id, item_ids)`, which may block for a moment."""
         # Celery warns of a default that is set here explicitly.
         warnings.simplefilter("ignore", category=CPendingDeprecationWarning)
         for name in ("celery", "kombu"):
@@ -105,8 +106,10 @@ class BrokerQueue:
         self._thread = threading.Thread(target=self._work, name="celery-worker", daemon=True)
         self._thread.start()
 
-    def _hand_over(self, job_id: int, item_id: int) -> None:
-        self._take(job_id, item_id)
+    def _hand_over(self, job_id: int, item_ids: list[int]) -> None:
+        """Hand a hint to the performer; what it has no room for goes back to the queue, where others may have it."""
+        if left := self._take(job_id, item_ids):
+            self.send(job_id, left)
 
     def _work(self) -> None:
         """Consume until the stop. A worker that ends before that, as a crash of Redis can make it, is made anew."""
@@ -139,5 +142,6 @@ class BrokerQueue:
             self._client.close()
 
 
-def _nobody(_job_id: int, _item_id: int) -> None:
+def _nobody(_job_id: int, _item_ids: list[int]) -> list[int]:
     """Take a hint before anybody listens."""
+    return []

@@ -3,12 +3,12 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
 
 from celery.worker import WorkController
 from celery.worker import state as worker_state
 
 from batchrun.queue.app import Hints, make_app
+from batchrun.runner.means import Take
 
 NOBODY = 0  # no job and no item has this id
 
@@ -21,11 +21,12 @@ class EmbeddedQueue:
         self._worker: WorkController | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, take: Callable[[int, int], None]) -> None:
-        """Start the worker's thread; every hint goes to `take(job_id, item_id)`, which may block."""
+    def start(self, take: Take) -> None:
+        """Start the worker's thread; every hint goes to `take(job_id, item_ids)` until it is taken whole."""
+        self._take = take
         logging.getLogger("celery").setLevel(logging.ERROR)
         logging.getLogger("kombu").setLevel(logging.ERROR)
-        self._app = make_app(broker="memory://", queue_name=self._queue_name, take=take)
+        self._app = make_app(broker="memory://", queue_name=self._queue_name, take=self._hand_over)
         producer = self._app.connection_for_write().Producer(auto_declare=False)
         self._hints = Hints(self._app, producer, queue_name=self._queue_name)
         self._worker = self._app.WorkController(
@@ -49,6 +50,11 @@ class EmbeddedQueue:
         with contextlib.suppress(SystemExit):
             self._worker.start()
 
+    def _hand_over(self, job_id: int, item_ids: list[int]) -> None:
+        """Hold the queue back until the performer has taken all: nobody else would."""
+        while item_ids:
+            item_ids = self._take(job_id, item_ids)
+
     def send(self, job_id: int, item_ids: list[int]) -> None:
         """Put hints on the queue."""
         self._hints.send(job_id, item_ids)
@@ -59,7 +65,8 @@ class EmbeddedQueue:
             return
         worker_state.should_stop = 0
         # Celery's loop waits up to two seconds for a message, and once more after it has seen that it should stop.
-        self.send(NOBODY, [NOBODY, NOBODY])
+        for _ in range(2):
+            self.send(NOBODY, [])
         self._thread.join(timeout=5.0)
         worker_state.should_stop = None
         self._worker = self._thread = None

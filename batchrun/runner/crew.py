@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +16,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, beat, has_ended
 from batchrun.runner.gear import Gear, Voice
 from batchrun.runner.hold import sweep_all, working
-from batchrun.runner.means import Queue
+from batchrun.runner.means import Queue, Take
 from batchrun.runner.outage import ENDPOINT_DOWN
 from batchrun.runner.post import Post
 from batchrun.runner.shared import SharedSession
@@ -64,7 +63,7 @@ class Crew:
         self.observer = Observer(ledger, dead_after_s=gear.dead_after_s)
         self.is_closing = asyncio.Event()
         self.exit_code = 0
-        self._takes: dict[int, Callable[[int, int], None]] = {}
+        self._takes: dict[int, Take] = {}
         self._posts: dict[int, asyncio.Task[None]] = {}
         self._sessions: dict[int, SharedSession] = {}
         self._next_sweep = 0.0
@@ -158,17 +157,12 @@ class Crew:
         """Return how many of its slots this worker can give to each job that it is at work on."""
         return max(1, self.slots // max(1, len(self._sessions)))
 
-    def slots_of_all(self) -> int:
-        """Return the concurrency, over all workers, of the jobs that this worker is at work on."""
-        return sum(session.concurrency for session in self._sessions.values())
-
     # -- hints --------------------------------------------------------------------------------------------------------
 
-    def _take(self, job_id: int, item_id: int) -> None:
+    def _take(self, job_id: int, item_ids: list[int]) -> list[int]:
         """Hand a hint to its job's session; from the queue's thread. One for a job unknown here is dropped."""
         take = self._takes.get(job_id)
-        if take is not None:
-            take(job_id, item_id)
+        return [] if take is None else take(job_id, item_ids)
 
     def gear_of(self, job_id: int) -> Gear:
         """Return the gear with a queue that brings one job's hints."""
@@ -185,10 +179,10 @@ class Crew:
 class _Door:
     """One job's part of the process's queue."""
 
-    def __init__(self, takes: dict[int, Callable[[int, int], None]], job_id: int) -> None:
+    def __init__(self, takes: dict[int, Take], job_id: int) -> None:
         self._takes, self._job_id = takes, job_id
 
-    def start(self, take: Callable[[int, int], None]) -> None:
+    def start(self, take: Take) -> None:
         self._takes[self._job_id] = take
 
     def send(self, job_id: int, item_ids: list[int]) -> None:

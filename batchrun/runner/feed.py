@@ -8,11 +8,12 @@ from typing import Protocol
 from batchrun.errors import LedgerFault
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import claimable_ids
+from batchrun.runner.intake import HINTS_PER_SLOT
 from batchrun.runner.means import Carrier
 from batchrun.runner.perform import Performer
 
 READ_AT_ONCE = 1_000
-HINTS_PER_SLOT = 2
+PACKETS = 16  # a window goes out in so many hints: small enough that several workers get their part
 AGAIN_S = 0.5  # after the ledger could not be read
 
 
@@ -35,6 +36,12 @@ class Feeding(Protocol):
         ...
 
 
+def in_packets(ids: list[int], window: int) -> list[list[int]]:
+    """Divide what is sent of a window into hints."""
+    size = max(1, window // PACKETS)
+    return [ids[at : at + size] for at in range(0, len(ids), size)]
+
+
 class Feed:
     """Reads the claimable items of one scope of a job, once through in order, and hints at them."""
 
@@ -50,7 +57,7 @@ class Feed:
 
     @property
     def outstanding(self) -> int:
-        """Hints sent and not yet taken."""
+        """Items hinted at and not yet taken."""
         return self._sent - self._performer.intake.consumed
 
     async def run(self) -> None:
@@ -75,8 +82,12 @@ class Feed:
             ids = [self._ids.popleft() for _ in range(count)]
             self._sent += count
             # crash point: hint-due
-            await asyncio.to_thread(self._carrier.send, self._performer.job_id, ids)
+            await asyncio.to_thread(self._send, ids, window)
             # crash point: hint-sent
+
+    def _send(self, ids: list[int], window: int) -> None:
+        for packet in in_packets(ids, window):
+            self._carrier.send(self._performer.job_id, packet)
 
     def read(self, *, after: int, limit: int) -> list[int]:
         """Return claimable items from the ledger, by id."""

@@ -2,7 +2,10 @@
 
 import asyncio
 import threading
-from collections import deque
+from collections import OrderedDict, deque
+
+HINTS_PER_SLOT = 2  # so many wait for a slot: the next one is there while the queue is asked
+FULL_S = 0.05  # how long an offer waits for room: the queue's thread has other jobs' hints to hand over
 
 
 class Intake:
@@ -12,17 +15,19 @@ class Intake:
         """Make an empty intake.
 
         Args:
-            room: offers that may wait before the offering thread does.
+            room: offered items that may wait.
             wake: set whenever something came.
         """
         self._loop = asyncio.get_running_loop()
-        self._ids: deque[int] = deque()
-        self._arrived: deque[int] = deque()  # offered, and not seen by the event loop yet
-        self._room = threading.BoundedSemaphore(room)
+        self._ids: OrderedDict[int, bool] = OrderedDict()  # each once, and whether it was offered
+        self._arrived: deque[list[int]] = deque()  # offered, and not seen by the event loop yet
+        self._room = room
+        self._held = 0  # offered, and not taken yet
+        self._has_room = threading.Condition()
         self._wake = wake
         self._is_woken = False
         self._is_closed = False
-        self.consumed = 0  # offers taken, for the feed's window
+        self.consumed = 0  # offered items that wait no longer, for the feed's window
         self.has_consumed = asyncio.Event()
 
     def __bool__(self) -> bool:
@@ -33,47 +38,71 @@ class Intake:
         """True when something can be taken now."""
         return bool(self._ids)
 
-    def offer(self, item_id: int) -> None:
-        """Take a hint from another thread; waits while there are enough (back-pressure)."""
-        while not self._is_closed and not self._room.acquire(timeout=0.5):
-            pass
-        if self._is_closed:
-            return
-        self._arrived.append(item_id)
-        if not self._is_woken:
-            self._is_woken = True
-            self._loop.call_soon_threadsafe(self._take_arrived)
+    def offer(self, item_ids: list[int]) -> list[int]:
+        """Take a hint from another thread; return the items that there is no room for, after a short wait for some."""
+        item_ids = [one for one in item_ids if one not in self._ids]
+        if not item_ids:
+            return []
+        with self._has_room:
+            self._has_room.wait_for(lambda: self._is_closed or self._held < self._room, FULL_S)
+            if self._is_closed:
+                return []
+            count = max(0, self._room - self._held)
+            taken, left = item_ids[:count], item_ids[count:]
+            self._held += len(taken)
+        if taken:
+            self._arrived.append(taken)
+            if not self._is_woken:
+                self._is_woken = True
+                self._loop.call_soon_threadsafe(self._take_arrived)
+        return left
 
     def _take_arrived(self) -> None:
         self._is_woken = False
+        known = 0
         while self._arrived:
-            item_id = self._arrived.popleft()
-            self._room.release()
-            self.consumed += 1
-            if not self._is_closed:
-                self._ids.append(item_id)
-        self.has_consumed.set()
+            for item_id in self._arrived.popleft():
+                if item_id in self._ids or self._is_closed:
+                    known += 1
+                else:
+                    self._ids[item_id] = True
+        self._let_in(known)
         self._wake.set()
 
     def put(self, item_id: int, *, first: bool = False) -> None:
         """Take a hint from this process; `first` where the item was promised its turn."""
         if self._is_closed:
             return
+        self._ids.setdefault(item_id, False)
         if first:
-            self._ids.appendleft(item_id)
-        else:
-            self._ids.append(item_id)
+            self._ids.move_to_end(item_id, last=False)
         self._wake.set()
 
     def take(self, count: int) -> list[int]:
-        """Return up to `count` different hints, the oldest first."""
-        return list(dict.fromkeys(self._ids.popleft() for _ in range(min(count, len(self._ids)))))
+        """Return up to `count` hints, the oldest first."""
+        taken = [self._ids.popitem(last=False) for _ in range(min(count, len(self._ids)))]
+        self._let_in(sum(was_offered for _, was_offered in taken))
+        return [item_id for item_id, _ in taken]
+
+    def resize(self, room: int) -> None:
+        """Let so many offered items wait from now on."""
+        with self._has_room:
+            self._room = room
+            self._has_room.notify_all()
+
+    def _let_in(self, count: int) -> None:
+        """Note that so many offered items wait no longer."""
+        with self._has_room:
+            self._held -= count
+            self._has_room.notify_all()
+        self.consumed += count
+        self.has_consumed.set()
 
     def forget(self) -> None:
         """Forget what waits: the ledger knows it, and others may take it."""
-        self._ids.clear()
+        self.take(len(self._ids))
 
     def close(self) -> None:
         """Forget what waits, and take nothing more: the ledger knows it."""
         self._is_closed = True
-        self._ids.clear()
+        self.forget()

@@ -35,16 +35,22 @@ class Endpoint(Sender, Protocol):
     async def close(self) -> None: ...
 
 
+# Takes a hint: the job, and items that may be claimed. Returns those that there is no room for.
+Take = Callable[[int, list[int]], list[int]]
+
+
 class Carrier(Protocol):
     """Carries hints to the performer; may lose, delay and repeat them."""
 
-    def send(self, job_id: int, item_ids: list[int]) -> None: ...
+    def send(self, job_id: int, item_ids: list[int]) -> None:
+        """Put one hint on the queue: some items of a job."""
+        ...
 
 
 class Queue(Carrier, Protocol):
     """The queue of this process: carries hints, and hands each to `take`."""
 
-    def start(self, take: Callable[[int, int], None]) -> None: ...
+    def start(self, take: Take) -> None: ...
 
     def stop(self) -> None: ...
 

@@ -22,7 +22,7 @@ from batchrun.ledger.claims import Claim
 from batchrun.ledger.commit import ClaimOrder
 from batchrun.ledger.settle import Settled
 from batchrun.runner.evidence import describe
-from batchrun.runner.intake import Intake
+from batchrun.runner.intake import HINTS_PER_SLOT, Intake
 from batchrun.runner.means import Alarm, Log, Means, Rules
 from batchrun.runner.settlement import make_settlement
 from batchrun.runner.slots import Slots
@@ -66,7 +66,7 @@ class Performer:
         self._passed: dict[int, Permit] = {}  # of requests that are out, by attempt
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
-        self.intake = Intake(room=2 * concurrency, wake=self._wake)
+        self.intake = Intake(room=HINTS_PER_SLOT * concurrency, wake=self._wake)
         self._permits: dict[int, Claim] = {}  # claimed and neither sent nor released; whoever pops it, acts
         self._in_hand = 0  # claims that have not been sent to the end
         self._ordered: set[int] = set()
@@ -369,6 +369,7 @@ class Performer:
         self.concurrency = concurrency
         self.pace.resize(concurrency)
         self._slots.resize(concurrency)
+        self.intake.resize(HINTS_PER_SLOT * concurrency)
         self._wake.set()
 
     def close(self) -> None:

@@ -101,7 +101,6 @@ class Post:
             voice=self._crew.voice,
             broker=self._crew.queue,
             most_slots=self._crew.slots_of_one,
-            all_slots=self._crew.slots_of_all,
             is_holder=lambda: self._is_holder,
         )
         self._session = session

@@ -201,9 +201,8 @@ class Session:
         self._end = End(EndKind.TRIPPED, trip)
         self._performer.close()
 
-    def _take(self, job_id: int, item_id: int) -> None:
-        if job_id == self._job.id:
-            self._performer.intake.offer(item_id)
+    def _take(self, job_id: int, item_ids: list[int]) -> list[int]:
+        return self._performer.intake.offer(item_ids) if job_id == self._job.id else []
 
     def throttled(self, evidence: Evidence, wait_s: float) -> None:
         """Hold the whole job back, and tell once why nothing seems to happen."""

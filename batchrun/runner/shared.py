@@ -36,7 +36,6 @@ class SharedSession(Session):
         *,
         broker: Broker,
         most_slots: Callable[[], int],
-        all_slots: Callable[[], int],
         is_holder: Callable[[], bool],
         **parts: Any,
     ) -> None:
@@ -45,13 +44,11 @@ class SharedSession(Session):
         Args:
             broker: carries the hints of this ledger's jobs.
             most_slots: requests of this job that this process can have in flight now.
-            all_slots: the concurrency of all jobs that this process is at work on.
             is_holder: this worker does the job's chores now.
         """
         super().__init__(partial=Unwritten(), **parts)
         self._broker = broker
         self._most_slots = most_slots
-        self._all_slots = all_slots
         self._is_holder = is_holder
         self._trial_only = False
         self._consumed = 0
@@ -65,7 +62,6 @@ class SharedSession(Session):
             self._job.id,
             self._broker,
             slots=lambda: self._job.concurrency,
-            all_slots=self._all_slots,
             is_mine=self._is_holder,
             trial_only=trial_only,
         )
@@ -74,11 +70,6 @@ class SharedSession(Session):
         """Finish what is in flight, and give the lease back when nothing of the job is here any more."""
         await super().finish()
         await self._try_to_write(lambda c: give_back(c, self._job.id, worker_id=self._worker.id))
-
-    @property
-    def concurrency(self) -> int:
-        """Return the job's concurrency, over all workers, as it was seen last."""
-        return self._job.concurrency
 
     # -- what others decide -------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Keeps a window of a shared job's hints in the broker, for all of its workers. The ledger is the backlog."""
+"""Keeps a window of a shared job's hints with its workers. The ledger is the backlog."""
 
 import asyncio
 import time
@@ -8,17 +8,23 @@ from typing import Protocol
 from batchrun.errors import LedgerFault
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import claimable_ids
-from batchrun.runner.feed import HINTS_PER_SLOT
+from batchrun.runner.feed import in_packets
+from batchrun.runner.intake import HINTS_PER_SLOT
 
 SMALLEST = 32
 BUSY_S = 0.01
 CALM_S = 0.25
+ROUND_S = 1.0  # so often the whole job is looked through for items that can be claimed again
+LOST_S = 2.0  # a hint that is neither in the broker nor followed by a claim for so long is taken for lost
+STALE_S = 30.0  # the same, wherever it may be
 
 
 class Broker(Protocol):
     """Carries hints to all workers; may lose, delay and repeat them, and may be away."""
 
-    def send(self, job_id: int, item_ids: list[int]) -> None: ...
+    def send(self, job_id: int, item_ids: list[int]) -> None:
+        """Put one hint on the queue: some items of a job."""
+        ...
 
     def backlog(self) -> int | None:
         """Return how many hints wait; None where the broker is away."""
@@ -26,10 +32,11 @@ class Broker(Protocol):
 
 
 class Window:
-    """Tops the broker's queue up, again and again through the job's claimable items, while this worker holds the job.
+    """Hints at the job's claimable items, a window of them at a time, while this worker holds the job.
 
-    What was lost, evicted or flushed is hinted at again on the next round; what is hinted at twice finds nothing to
-    claim the second time.
+    An item that was hinted at and can still be claimed is on its way, in the broker or with a worker: what is on its
+    way is never more than the window, and is hinted at again only when it seems lost. What is hinted at twice all the
+    same finds nothing to claim.
     """
 
     is_exhausted = False  # there is always one more round
@@ -41,20 +48,20 @@ class Window:
         broker: Broker,
         *,
         slots: Callable[[], int],
-        all_slots: Callable[[], int],
         is_mine: Callable[[], bool],
         trial_only: bool,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a window.
 
         Args:
             slots: the job's concurrency now.
-            all_slots: the same of all jobs whose hints lie in this queue.
             is_mine: this worker is the one that does the job's chores.
         """
         self._ledger, self._job_id, self._broker = ledger, job_id, broker
-        self._slots, self._all_slots, self._is_mine, self._trial_only = slots, all_slots, is_mine, trial_only
-        self._cursor = -1
+        self._slots, self._is_mine, self._trial_only, self._clock = slots, is_mine, trial_only, clock
+        self._on_their_way: dict[int, float] = {}  # when each was hinted at
+        self._next_round = self._looked = clock()
 
     async def run(self) -> None:
         """Top up until cancelled."""
@@ -62,26 +69,34 @@ class Window:
             pause_s = CALM_S
             if self._is_mine():
                 try:
-                    pause_s = await asyncio.to_thread(self._top_up)
+                    pause_s = await asyncio.to_thread(self.top_up)
                 except LedgerFault:
                     pause_s = CALM_S
             await asyncio.sleep(pause_s)
 
-    def _top_up(self) -> float:
+    def top_up(self) -> float:
         """Send what is missing in the window; return how long that will do, in seconds."""
-        mine, whole = (max(SMALLEST, HINTS_PER_SLOT * count) for count in (self._slots(), self._all_slots()))
         waiting = self._broker.backlog()
         if waiting is None:
             return CALM_S
-        if waiting > whole // 2:
-            return BUSY_S
-        room = min(mine, whole - waiting)
-        ids = self.read(after=self._cursor, limit=room)
-        if ids:
-            self._broker.send(self._job_id, ids)
-        is_round_over = len(ids) < room
-        self._cursor = -1 if is_round_over else ids[-1]
-        return CALM_S if is_round_over else BUSY_S
+        now, size = self._clock(), max(SMALLEST, HINTS_PER_SLOT * self._slots())
+        ids = self.read(after=self._first(now) - 1, limit=size)
+        patience_s = STALE_S if waiting else LOST_S
+        known = {one: at for one in ids if (at := self._on_their_way.get(one)) is not None and now - at < patience_s}
+        fresh = [one for one in ids if one not in known]
+        for packet in in_packets(fresh, size):
+            self._broker.send(self._job_id, packet)
+        self._on_their_way = {one: known.get(one, now) for one in ids}
+        since_s, self._looked = now - self._looked, now
+        # Half a window later, at the pace at which they are taken now.
+        return min(CALM_S, max(BUSY_S, since_s * size / 2 / len(fresh))) if fresh else CALM_S
+
+    def _first(self, now: float) -> int:
+        """Return the first item that need be looked at: those before it could not be claimed a moment ago."""
+        if now >= self._next_round or not self._on_their_way:
+            self._next_round = now + ROUND_S
+            return 0
+        return min(self._on_their_way)
 
     def read(self, *, after: int, limit: int) -> list[int]:
         """Return claimable items from the ledger, by id."""
@@ -91,4 +106,4 @@ class Window:
             )
 
     def forget_outstanding(self) -> None:
-        """Do nothing: what is outstanding is counted in the broker."""
+        """Do nothing: what was lost is found out by itself."""

@@ -21,10 +21,11 @@ class Taker:
         self.taken: list[int] = []
         self._arrived = threading.Condition()
 
-    def __call__(self, job_id: int, item_id: int) -> None:
+    def __call__(self, job_id: int, item_ids: list[int]) -> list[int]:
         with self._arrived:
-            self.taken.append(item_id)
+            self.taken += item_ids
             self._arrived.notify_all()
+        return []
 
     def wait_for(self, wanted: Callable[[list[int]], bool], timeout: float = 20.0) -> bool:
         with self._arrived:
@@ -49,8 +50,9 @@ def test_hints_of_one_process_reach_another_and_only_those_of_its_ledger(
 ) -> None:
     sender, other_ledger, taker = open_queue(), open_queue(ledger_id="ba9876543210"), Taker()
     other_ledger.send(1, [99])
-    sender.send(1, list(range(200)))
-    assert sender.backlog() == 200
+    for first in range(0, 200, 10):
+        sender.send(1, list(range(first, first + 10)))
+    assert sender.backlog() == 20
     open_queue().start(taker)
     assert taker.wait_for(lambda taken: len(taken) == 200)
     assert sorted(taker.taken) == list(range(200))
@@ -58,6 +60,22 @@ def test_hints_of_one_process_reach_another_and_only_those_of_its_ledger(
     keys = redis_server.ask("KEYS *")
     assert "batchrun:ba9876543210:hints" in keys
     assert "unacked" not in keys
+
+
+def test_what_a_worker_has_no_room_for_goes_to_another(open_queue: Callable[..., BrokerQueue]) -> None:
+    full, empty, was_asked = open_queue(), open_queue(), threading.Event()
+
+    def take_one(job_id: int, item_ids: list[int]) -> list[int]:
+        took = not was_asked.is_set()
+        was_asked.set()
+        return item_ids[1:] if took else item_ids
+
+    full.start(take_one)
+    full.send(1, [1, 2, 3])
+    assert was_asked.wait(20)
+    taker = Taker()
+    empty.start(taker)
+    assert taker.wait_for(lambda taken: taken == [2, 3])
 
 
 @pytest.mark.timeout(120)

@@ -18,13 +18,12 @@ class Taker:
         self.enough = threading.Event()
         self._wanted = wanted
 
-    def __call__(self, job_id: int, item_id: int) -> None:
-        if job_id == 0:
-            return
-        self.taken.append((job_id, item_id))
+    def __call__(self, job_id: int, item_ids: list[int]) -> list[int]:
+        self.taken += [(job_id, item_id) for item_id in item_ids[:2]]
         self.threads.add(threading.current_thread().name)
         if len(self.taken) >= self._wanted:
             self.enough.set()
+        return item_ids[2:]
 
 
 @pytest.fixture
@@ -37,7 +36,8 @@ def queue() -> Iterator[EmbeddedQueue]:
 def test_every_hint_reaches_the_performer_once_and_in_order(queue: EmbeddedQueue) -> None:
     taker = Taker(500)
     queue.start(taker)
-    queue.send(7, list(range(500)))
+    for first in range(0, 500, 5):
+        queue.send(7, list(range(first, first + 5)))
     assert taker.enough.wait(20)
     assert taker.taken == [(7, item) for item in range(500)]
     assert taker.threads == {"celery-worker"}
@@ -46,14 +46,15 @@ def test_every_hint_reaches_the_performer_once_and_in_order(queue: EmbeddedQueue
 def test_a_performer_that_has_enough_holds_the_queue_back(queue: EmbeddedQueue) -> None:
     gate, reached, taken = threading.Event(), threading.Event(), []
 
-    def take(job_id: int, item_id: int) -> None:
-        if job_id:
-            taken.append(item_id)
-            reached.set()
-            gate.wait(20)
+    def take(job_id: int, item_ids: list[int]) -> list[int]:
+        taken.extend(item_ids)
+        reached.set()
+        gate.wait(20)
+        return []
 
     queue.start(take)
-    queue.send(1, [1, 2, 3])
+    queue.send(1, [1])
+    queue.send(1, [2, 3])
     assert reached.wait(20)
     assert taken == [1]
     gate.set()
@@ -87,7 +88,7 @@ def test_a_stopped_queue_leaves_no_thread_and_can_be_followed_by_another() -> No
 
 
 def test_the_app_has_one_task_no_result_backend_and_retries_nothing() -> None:
-    app = make_app(broker="memory://", queue_name="q", take=lambda job_id, item_id: None)
+    app = make_app(broker="memory://", queue_name="q", take=lambda job_id, item_ids: [])
     own = [name for name in app.tasks if not name.startswith("celery.")]
     assert own == [TASK_NAME]
     assert app.conf.result_backend is None

@@ -26,7 +26,7 @@ from batchrun.ledger.register import Line, write_items
 from batchrun.ledger.reports import count_items
 from batchrun.runner.ends import End, Waits
 from batchrun.runner.gear import Gear, Voice
-from batchrun.runner.means import Rules
+from batchrun.runner.means import Rules, Take
 from batchrun.runner.partial import PartialOutput
 from batchrun.runner.perform import boot_clock
 from batchrun.runner.policy import make_policy
@@ -105,13 +105,12 @@ class Queue:
     def __init__(self, copies: int = 1) -> None:
         self._copies = copies
 
-    def start(self, take: Callable[[int, int], None]) -> None:
+    def start(self, take: Take) -> None:
         self._take = take
 
     def send(self, job_id: int, item_ids: list[int]) -> None:
         for _ in range(self._copies):
-            for item_id in item_ids:
-                self._take(job_id, item_id)
+            self._take(job_id, item_ids)
 
     def stop(self) -> None:
         return None

@@ -14,6 +14,7 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.leases import total_load
 from batchrun.ledger.register import write_items
 from batchrun.runner.crew import Crew
+from batchrun.runner.means import Take
 from tests.runner.bench import QUICK, Bench, Endpoint, reply, silent_voice
 
 PATIENT = dataclasses.replace(QUICK, idle_claim_s=60.0)  # a worker that waits for hints
@@ -26,15 +27,14 @@ class Broker:
 
     def __init__(self) -> None:
         self.hints = 0
-        self._take: Callable[[int, int], None] = lambda job_id, item_id: None
+        self._take: Take = lambda job_id, item_ids: []
 
-    def start(self, take: Callable[[int, int], None]) -> None:
+    def start(self, take: Take) -> None:
         self._take = take
 
     def send(self, job_id: int, item_ids: list[int]) -> None:
         self.hints += len(item_ids)
-        for item_id in item_ids:
-            self._take(job_id, item_id)
+        self._take(job_id, item_ids)
 
     def backlog(self) -> int | None:
         return 0

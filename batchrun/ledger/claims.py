@@ -10,6 +10,10 @@ from batchrun.core.outcome import RELEASED, Charge
 from batchrun.core.retry import Tries
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.guards import (
+    NOW,
+    THE_JOB,
+    THE_WORKER,
+    among,
     back_to_pending,
     is_alive,
     is_claimable,
@@ -66,22 +70,12 @@ def claim(
     fitting = within_budget(connection, job_id, item_ids)
     if not fitting:
         return []
-    rows = connection.execute(
-        update(items)
-        .where(
-            items.c.id.in_(fitting),
-            items.c.job_id.is_not_distinct_from(job_id),  # `=` would tempt Postgres to walk through all that is pending
-            is_claimable(now),
-            job_allows(job_id, worker_id, now),
-            is_alive(worker_id),
-        )
-        .values(state=ItemState.RUNNING, fence=items.c.fence + 1, worker_id=worker_id)
-        .returning(*_OF_A_CLAIM, items.c.not_before_at)
-    ).all()
+    values = {"the_items": among(fitting), "the_job": job_id, "the_worker": worker_id, "now": now}
+    rows = connection.execute(_CLAIM, values).all()
     if not rows:
         return []
     # crash point: claim-moved
-    connection.execute(insert(attempts), [_intent(row, worker_id, endpoint, now, keys) for row in rows])
+    connection.execute(_INTEND, [_intent(row, worker_id, endpoint, now, keys) for row in rows])
     # crash point: claim-intended
     move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
     return _claims(connection, rows)
@@ -97,6 +91,21 @@ _OF_A_CLAIM = (
     items.c.reasks,
     items.c.worst_pusd,
 )
+_CLAIM = (
+    update(items)
+    .where(
+        items.c.id.in_(bindparam("the_items", expanding=True)),
+        items.c.job_id.is_not_distinct_from(THE_JOB),  # `=` would tempt Postgres to walk through all that is pending
+        is_claimable(NOW),
+        job_allows(THE_JOB, THE_WORKER, NOW),
+        is_alive(THE_WORKER),
+    )
+    .values(state=ItemState.RUNNING.value, fence=items.c.fence + 1, worker_id=THE_WORKER)
+    .returning(*_OF_A_CLAIM, items.c.not_before_at)
+)
+_INTEND = insert(attempts)
+_ASKED = select(requests).where(requests.c.item_id.in_(bindparam("the_items", expanding=True)))
+_MONEY = select(jobs.c.max_cost_pusd, jobs.c.spent_pusd, jobs.c.reserved_pusd).where(jobs.c.id == THE_JOB)
 
 
 def _intent(row: Any, worker_id: int, endpoint: str, now: float, keys: Keys | None) -> dict[str, Any]:
@@ -117,7 +126,7 @@ def _intent(row: Any, worker_id: int, endpoint: str, now: float, keys: Keys | No
 
 
 def _claims(connection: Connection, rows: Sequence[Any]) -> list[Claim]:
-    found = connection.execute(select(requests).where(requests.c.item_id.in_([row.id for row in rows])))
+    found = connection.execute(_ASKED, {"the_items": among([row.id for row in rows])})
     asked = {request.item_id: request for request in found}
     claims = [
         Claim(
@@ -138,8 +147,7 @@ def _claims(connection: Connection, rows: Sequence[Any]) -> list[Claim]:
 
 def within_budget(connection: Connection, job_id: int, item_ids: Sequence[int]) -> list[int]:
     """Return the items, in the order given, up to the first whose worst cost no longer fits under the job's limit."""
-    money = select(jobs.c.max_cost_pusd, jobs.c.spent_pusd, jobs.c.reserved_pusd).where(jobs.c.id == job_id)
-    job = connection.execute(money).one()
+    job = connection.execute(_MONEY, {"the_job": job_id}).one()
     if job.max_cost_pusd is None:
         return list(item_ids)
     left = job.max_cost_pusd - job.spent_pusd - job.reserved_pusd

@@ -177,7 +177,8 @@ class GroupCommit:
     def _write_group(self, group: _Group) -> _Results:
         results: _Results = []
         with self._ledger.write() as connection:
-            lock_jobs(connection, group.job_ids)
+            if len(job_ids := group.job_ids) > 1:  # all at once; else each step does it for itself
+                lock_jobs(connection, job_ids)
             results += self._settle_all(connection, group)
             for claims, done in group.releases:
                 self._release(connection, claims)

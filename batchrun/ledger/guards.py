@@ -1,14 +1,41 @@
-"""What must hold before a move: guards on the item, on its job and on who asks, and the lock that keeps them true."""
+"""What must hold before a move: guards on the item, on its job and on who asks, and the lock that keeps them true.
 
-from collections.abc import Iterable
+A guard takes values, or their names: statements of the hot path are built once, with names in the place of values,
+since to build one anew costs more than to run it.
+"""
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, or_, select, update
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Float, and_, bindparam, case, exists, or_, select, update
+from sqlalchemy import BindParameter as Name
 
 from batchrun.core.prices import MOST_PUSD
 from batchrun.core.states import ITEM_MOVES, ItemState, JobState
 from batchrun.ledger.schema import items, jobs, leases, workers
 
 CLOCK_SLACK_S = 1.0  # a wait that ends this much further ahead than it is long belongs to a clock that was set back
+
+
+# The names of values that come when a statement is executed.
+NOW = bindparam("now", type_=Float)
+THE_JOB = bindparam("the_job", type_=BigInteger)
+THE_WORKER = bindparam("the_worker", type_=BigInteger)
+
+_LOCK = (
+    select(jobs.c.id)
+    .where(jobs.c.id.in_(bindparam("the_jobs", expanding=True)))
+    .order_by(jobs.c.id)
+    .with_for_update(key_share=True)
+)
+
+
+def among(values: Sequence[int]) -> list[int]:
+    """Return values for an expanding name: the last is repeated, so that statements come in few lengths.
+
+    The database reads and plans each text anew, and forgets the older ones.
+    """
+    length = 1 << max(0, len(values) - 1).bit_length()
+    return list(values) + [values[-1]] * (length - len(values)) if values else []
 
 
 def lock_jobs(connection: Connection, job_ids: Iterable[int]) -> None:
@@ -20,8 +47,7 @@ def lock_jobs(connection: Connection, job_ids: Iterable[int]) -> None:
     """
     if connection.dialect.name == "sqlite":
         return
-    wanted = select(jobs.c.id).where(jobs.c.id.in_(sorted(set(job_ids)))).order_by(jobs.c.id)
-    connection.execute(wanted.with_for_update(key_share=True)).all()
+    connection.execute(_LOCK, {"the_jobs": sorted(set(job_ids))}).all()
 
 
 def _added(column: ColumnElement[int], name: str) -> ColumnElement[int]:
@@ -54,7 +80,7 @@ def stands_in(move: str) -> ColumnElement[bool]:
     return or_(*(items.c.state == state.value for state in sorted(ITEM_MOVES[move].sources)))
 
 
-def is_claimable(now: float) -> ColumnElement[bool]:
+def is_claimable(now: float | Name[float]) -> ColumnElement[bool]:
     """Build the guard on an item alone: pending, current, and its wait passed."""
     return and_(
         stands_in("claim"),
@@ -63,7 +89,7 @@ def is_claimable(now: float) -> ColumnElement[bool]:
     )
 
 
-def job_allows(job_id: int, worker_id: int, now: float) -> ColumnElement[bool]:
+def job_allows(job_id: int | Name[int], worker_id: int | Name[int], now: float | Name[float]) -> ColumnElement[bool]:
     """Build the guard on the job of the items: in progress, not throttled, this phase, and this worker may work on it.
 
     A job is its holder's; a shared one is of all workers that have a lease of its concurrency.
@@ -87,7 +113,7 @@ def job_allows(job_id: int, worker_id: int, now: float) -> ColumnElement[bool]:
     return or_(allows.where(jobs.c.phase == "full"), and_(items.c.is_trial, allows))
 
 
-def is_alive(worker_id: int) -> ColumnElement[bool]:
+def is_alive(worker_id: int | Name[int]) -> ColumnElement[bool]:
     """Build the guard on the worker itself: one that was declared dead starts nothing when it wakes."""
     return exists().where(workers.c.id == worker_id, workers.c.ended_at.is_(None))
 

@@ -86,6 +86,7 @@ _KNOWN = (
     .join(jobs, jobs.c.id == attempts.c.job_id)
     .where(attempts.c.key == bindparam("the_key"))
 )
+_KEEP = insert(answers)
 _DROP_ANSWER = delete(answers).where(answers.c.key == bindparam("the_key"))
 
 
@@ -125,7 +126,7 @@ def keep_answers(connection: Connection, settlements: Sequence[Settlement]) -> N
     """Keep the bodies as they came."""
     rows = [{"key": one.key, "raw": one.evidence.raw} for one in settlements if one.evidence.raw is not None]
     if rows:
-        connection.execute(insert(answers), rows)
+        connection.execute(_KEEP, rows)
 
 
 def _values(one: Settlement) -> dict[str, Any]:

@@ -61,7 +61,6 @@ class SharedSession(Session):
             self._ledger,
             self._job.id,
             self._broker,
-            slots=lambda: self._job.concurrency,
             is_mine=self._is_holder,
             trial_only=trial_only,
         )

@@ -5,17 +5,19 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from sqlalchemy import Connection
+
 from batchrun.errors import LedgerFault
+from batchrun.ledger.leases import total_load
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import claimable_ids
 from batchrun.runner.feed import in_packets
 from batchrun.runner.intake import HINTS_PER_SLOT
 
-SMALLEST = 32
 BUSY_S = 0.01
 CALM_S = 0.25
 ROUND_S = 1.0  # so often the whole job is looked through for items that can be claimed again
-LOST_S = 2.0  # a hint that is neither in the broker nor followed by a claim for so long is taken for lost
+LOST_S = 5.0  # a hint that is neither in the broker nor followed by a claim for so long is taken for lost
 STALE_S = 30.0  # the same, wherever it may be
 
 
@@ -47,7 +49,6 @@ class Window:
         job_id: int,
         broker: Broker,
         *,
-        slots: Callable[[], int],
         is_mine: Callable[[], bool],
         trial_only: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -55,11 +56,10 @@ class Window:
         """Make a window.
 
         Args:
-            slots: the job's concurrency now.
             is_mine: this worker is the one that does the job's chores.
         """
         self._ledger, self._job_id, self._broker = ledger, job_id, broker
-        self._slots, self._is_mine, self._trial_only, self._clock = slots, is_mine, trial_only, clock
+        self._is_mine, self._trial_only, self._clock = is_mine, trial_only, clock
         self._on_their_way: dict[int, float] = {}  # when each was hinted at
         self._next_round = self._looked = clock()
 
@@ -79,8 +79,11 @@ class Window:
         waiting = self._broker.backlog()
         if waiting is None:
             return CALM_S
-        now, size = self._clock(), max(SMALLEST, HINTS_PER_SLOT * self._slots())
-        ids = self.read(after=self._first(now) - 1, limit=size)
+        now = self._clock()
+        with self._ledger.read() as connection:
+            # What the workers have room for: what is beyond that would go from one to the other.
+            size = HINTS_PER_SLOT * total_load(connection, self._job_id).wants
+            ids = self._claimable(connection, after=self._first(now) - 1, limit=size)
         patience_s = STALE_S if waiting else LOST_S
         known = {one: at for one in ids if (at := self._on_their_way.get(one)) is not None and now - at < patience_s}
         fresh = [one for one in ids if one not in known]
@@ -101,9 +104,12 @@ class Window:
     def read(self, *, after: int, limit: int) -> list[int]:
         """Return claimable items from the ledger, by id."""
         with self._ledger.read() as connection:
-            return claimable_ids(
-                connection, self._job_id, after=after, limit=limit, trial_only=self._trial_only, now=time.time()
-            )
+            return self._claimable(connection, after=after, limit=limit)
+
+    def _claimable(self, connection: Connection, *, after: int, limit: int) -> list[int]:
+        return claimable_ids(
+            connection, self._job_id, after=after, limit=limit, trial_only=self._trial_only, now=time.time()
+        )
 
     def forget_outstanding(self) -> None:
         """Do nothing: what was lost is found out by itself."""

@@ -43,7 +43,8 @@ class ScaledSteps(Steps):
             with ledger.read() as connection:
                 every = list(connection.execute(select(items.c.id)).scalars())
             for _ in range(times):
-                queue.send(1, every)
+                for item_id in every:
+                    queue.send(1, [item_id])
         finally:
             queue.stop()
             ledger.close()

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from batchrun.core.states import ItemState
+from batchrun.ledger.leases import Load, lease
 from batchrun.ledger.schema import items
-from batchrun.runner.window import CALM_S, LOST_S, SMALLEST, STALE_S, Window
+from batchrun.runner.window import CALM_S, LOST_S, STALE_S, Window
 from tests.runner.bench import Bench
 
 COUNT = 300
@@ -36,16 +37,22 @@ class Desk:
     """A window over the bench's job, and a clock that goes when it is told to."""
 
     def __init__(self, folder: Path, *, slots: int) -> None:
-        self.bench, self.broker, self.now = Bench(folder, count=COUNT), Broker(), 100.0
+        self.bench, self.broker, self.now = Bench(folder, count=COUNT, concurrency=40), Broker(), 100.0
         self.window = Window(
             self.bench.ledger,
             self.bench.job_id,
             self.broker,
-            slots=lambda: slots,
             is_mine=lambda: True,
             trial_only=False,
             clock=lambda: self.now,
         )
+
+        self.lend(slots)
+
+    def lend(self, slots: int) -> None:
+        """Let a worker have so many slots."""
+        with self.bench.ledger.write() as connection:
+            lease(connection, self.bench.job_id, worker_id=self.bench.worker.id, load=Load(slots, 0))
 
     def move(self, item_ids: list[int], to: ItemState) -> None:
         """Move items as others do."""
@@ -87,8 +94,7 @@ def test_a_hint_is_small_so_that_every_worker_gets_a_part_and_large_enough_to_be
     assert {len(hint) for hint in desk.broker.hints} == {5}
     few = Desk(desk.bench.folder / "few", slots=1)
     few.window.top_up()
-    assert sum(len(hint) for hint in few.broker.hints) == SMALLEST
-    assert {len(hint) for hint in few.broker.hints} == {2}
+    assert few.broker.hints == [[1], [2]]
 
 
 def test_what_the_broker_lost_is_hinted_at_again_and_what_still_waits_there_is_not(desk: Desk) -> None:
@@ -111,6 +117,13 @@ def test_an_item_that_can_be_claimed_again_is_hinted_at_within_a_second_or_so(de
     assert desk.after(1.1) == first[:1]
     assert desk.after(0.1) == []
     assert set(later).isdisjoint(first)
+
+
+def test_no_more_is_hinted_at_than_the_workers_have_slots_for_however_many_the_job_may_have(desk: Desk) -> None:
+    desk.lend(3)
+    assert desk.after(0.0) == [1, 2, 3, 4, 5, 6]
+    desk.lend(5)
+    assert desk.after(0.1) == [7, 8, 9, 10]
 
 
 def test_a_broker_that_is_away_is_asked_again_and_gets_what_it_missed(desk: Desk) -> None:

@@ -189,9 +189,14 @@ def most_tokens(path: str, body: bytes) -> int:
 
     A token of a prompt has two bytes or more in all but made-up texts; answers are bounded by the request's own limit.
     """
+    return len(body) // 2 + most_output_tokens(path, body)
+
+
+def most_output_tokens(path: str, body: bytes) -> int:
+    """Return the most output tokens that a request can be billed for; 0 for embeddings."""
     fields = from_json(body)
     limit = _token_limit(fields) if path in _LIMIT_FIELD else None
-    return len(body) // 2 + (limit * _answer_count(path, fields, {}) if limit else 0)
+    return min(limit * _answer_count(path, fields, {}), _MOST_OUTPUT_TOKENS) if limit else 0
 
 
 def _digest(seeds: dict[str, blake2b], path: str, content: bytes) -> bytes:

@@ -13,6 +13,7 @@ from batchrun.ledger.consents import reopen_cancelled
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import count_items
+from batchrun.runner.pricing import reprice
 from batchrun.runner.purged import SEND, refuse_purged
 
 Gate = Literal["stop", "again", "past"]
@@ -61,6 +62,9 @@ def change_of_mind(
             if _would_send(ledger, job, on_unknown=on_unknown, cancelled=cancelled):
                 refuse_purged(job, SEND)
             return
+        spec = None if spec_of is None else spec_of(job)
+        if spec is not None:
+            reprice(ledger, job, spec)
         with ledger.write() as connection:
             job_moves.change_settings(
                 connection,
@@ -72,7 +76,7 @@ def change_of_mind(
                 max_cost_pusd=max_cost_pusd,
                 rpm=rpm,
                 tpm=tpm,
-                spec=None if spec_of is None else json.dumps(spec_of(job)),
+                spec=None if spec is None else json.dumps(spec),
             )
             is_gated = job.reason == "trial_gate"
             if job.state is JobState.PAUSED and not (is_gated and gate == "stop"):

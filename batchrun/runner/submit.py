@@ -21,6 +21,7 @@ from batchrun.ledger.liveness import Observer
 from batchrun.ledger.register import Changes, Line, accept, compare, forget_items, stage, unstage, write_items
 from batchrun.ledger.trial import count_lengths, mark_trial, stream_lengths
 from batchrun.runner.check import Checked
+from batchrun.runner.pricing import reprice
 from batchrun.runner.purged import CHANGE, refuse_purged
 from batchrun.runner.standing import read_standing
 from batchrun.runner.strata import strata_of
@@ -303,6 +304,7 @@ def accept_changes(ledger: Ledger, checked: Checked, job: Job, *, spec: dict[str
         IllegalMove: a changed or removed item is running or in doubt.
     """
     now = time.time()
+    reprice(ledger, job, spec)  # those that are kept; the others are priced as they are staged
     try:
         changes = accept(
             ledger,

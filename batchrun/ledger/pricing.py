@@ -1,0 +1,32 @@
+"""The most that one attempt of each item can cost, when a job's prices are told anew."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import bindparam, select, update
+
+from batchrun.core.states import ItemState
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.schema import items, requests
+
+CHUNK = 500
+_WORST = update(items).where(items.c.id == bindparam("the_item")).values(worst_pusd=bindparam("worst"))
+
+
+def requests_to_price(ledger: Ledger, job_id: int) -> Iterator[list[tuple[int, str, bytes]]]:
+    """Yield id, path and body of the items that may yet be sent, some at a time."""
+    after = -1
+    mine = (items.c.job_id == job_id, items.c.is_current, items.c.state != ItemState.COMPLETED)
+    query = select(items.c.id, requests.c.path, requests.c.body).join(requests, requests.c.item_id == items.c.id)
+    while True:
+        with ledger.read() as connection:
+            found = connection.execute(query.where(*mine, items.c.id > after).order_by(items.c.id).limit(CHUNK)).all()
+        if not found:
+            return
+        yield [(row.id, row.path, bytes(row.body)) for row in found]
+        after = found[-1].id
+
+
+def write_worst(ledger: Ledger, worst: Sequence[tuple[int, int | None]]) -> None:
+    """Note the most that an attempt of each of these can cost. What is reserved already stays as it is."""
+    with ledger.write() as connection:
+        connection.execute(_WORST, [{"the_item": item_id, "worst": pusd} for item_id, pusd in worst])

@@ -133,9 +133,9 @@ def find_program(name: str, *, package: str) -> str:
 
 
 def missing_packages() -> list[str]:
-    """Name the Debian packages that bring the servers which were not found here."""
+    """Name the Debian packages that bring the servers, and the tracer, which were not found here."""
     missing = []
-    for program, package in {"redis-server": "redis-server", "initdb": "postgresql"}.items():
+    for program, package in {"redis-server": "redis-server", "initdb": "postgresql", "strace": "strace"}.items():
         try:
             find_program(program, package=package)
         except ServerUnavailableError:

@@ -96,7 +96,7 @@ def test_a_missing_server_skips_at_home_and_fails_in_ci(
 ) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(services.shutil, "which", lambda *_, **__: None)
-    assert services.missing_packages() == ["redis-server", "postgresql"]
+    assert services.missing_packages() == ["redis-server", "postgresql", "strace"]
     with pytest.raises(verdict, match="the package 'redis-server' brings it"):
         next(conftest._run_or_skip(services.run_redis))
 

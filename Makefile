@@ -35,6 +35,7 @@ test: $(INSTALLED_DEV) servers ## install what the tests need, then run the whol
 proof: $(INSTALLED_DEV) servers ## kill processes at every crash point, and judge by the endpoint's log (long; SEED=N)
 	@$(BIN)/python -m tests.proof.matrix $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.proof.chains $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.proof.disk $(if $(SEED),--seed $(SEED))
 
 # The tests start private Redis and Postgres servers themselves; here only the programs are made sure of.
 servers:

@@ -91,8 +91,19 @@ class Stage:
         assert self._endpoint is not None
         kill(self._endpoint)
 
-    def start(self, command: tuple[str, ...], dies_at: tuple[str, int] | None = None) -> Actor:
-        """Start `batchrun COMMAND...`; let it die at the n-th hit of a point, if that is given."""
+    def start(
+        self,
+        command: tuple[str, ...],
+        dies_at: tuple[str, int] | None = None,
+        *,
+        before: Callable[[], None] | None = None,
+    ) -> Actor:
+        """Start `batchrun COMMAND...`.
+
+        Args:
+            dies_at: let it die at the n-th hit of a point.
+            before: called in the process first, to limit it.
+        """
         board = Board(list(find_points()), dies_at)
         lab, number = self.lab, len(self.actors) + 1
         out, err = (lab.folder / f"run-{number}.{name}" for name in ("out", "err"))
@@ -101,7 +112,7 @@ class Stage:
             env["BATCHRUN_DB"] = lab.db
         use(board)
         try:
-            pid = fork(lambda: become_batchrun(list(command), str(lab.folder), env, str(out), str(err), None))
+            pid = fork(lambda: become_batchrun(list(command), str(lab.folder), env, str(out), str(err), before))
         finally:
             use(None)
         self.actors.append(Actor(command, pid, board, err))

@@ -91,7 +91,8 @@ def _check_outputs(lab: Lab, verdict: Verdict, law: Law) -> None:
     verdict.lost_items = len(set(law.ids) - set(written))
     assert_outputs_whole(lab, law.ids)
     # What a dead writer of the epoch file has left goes with the next epoch; a job that has ended has none.
-    left = [path.name for path in (lab.folder / "outputs").iterdir() if ".epoch" not in path.name]
+    files = [path for path in (lab.folder / "outputs").iterdir() if path.is_file()]
+    left = [path.name for path in files if ".epoch" not in path.name]
     left = sorted(set(left) - {"out.jsonl", "out.errors.jsonl"})
     assert not left, f"left behind: {left}"
 

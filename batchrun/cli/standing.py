@@ -230,7 +230,16 @@ def money_text(standing: "Standing") -> list[str]:
     ]
     if job.spec["price"]:
         lines.append(f"  cost      {cost_text(attempts)}")
+    elif _may_cost(job.spec.get("resolved_base_url")):
+        lines.append("  cost      unknown: the spec has no price")
     return lines
+
+
+def _may_cost(base_url: str | None) -> bool:
+    """Say whether requests to an address may cost something: those to one's own machines seldom do."""
+    from batchrun.endpoint.address import is_local
+
+    return base_url is not None and not is_local(base_url)
 
 
 def cost_text(attempts: "AttemptReport", certain: str = "certain") -> str:

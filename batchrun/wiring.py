@@ -86,6 +86,7 @@ class House:
         return Gear(
             endpoint_of=self._endpoint,
             rules_of=self._rules,
+            account_of=self._account,
             windows_of=self._windows,
             is_free=lambda job: _price(job) is None and is_local(self._access(job)[0]),
             queue_of=EmbeddedQueue,
@@ -122,6 +123,11 @@ class House:
             lookup=job.spec.get("lookup"),
             idempotency_header=job.spec.get("idempotency_header"),
         )
+
+    def _account(self, job: Job) -> str:
+        """Return a fingerprint of the job's key, of use in this ledger only: from it no key can be told."""
+        _, key = self._access(job)
+        return fingerprint(key, salt=self.ledger.ledger_id)
 
     def _windows(self, job: Job) -> RateWindows:
         if self.settings.broker is None:

@@ -70,6 +70,8 @@ def _head(shown: dict[str, Any]) -> Iterator[str]:
     attempts = shown["attempts"]
     if shown["message"] and not (attempts and attempts[-1]["message"] == shown["message"]):
         yield f"  {shown['cause']}: {one_line(shown['message'])}"
+    if shown["cached_from"]:
+        yield f"  cached: the answer of attempt {shown['cached_from']}, which asked the same; nothing was sent or paid"
     if shown["note"] and shown["note"] != shown["message"]:
         yield f"  note: {one_line(shown['note'])}"
 
@@ -193,7 +195,7 @@ def _json(shown: dict[str, Any], *, with_request: bool, with_response: bool) -> 
             values["raw"] = None if attempt["raw"] is None else attempt["raw"].decode("utf-8", "replace")
         attempts.append(values)
     names = ("custom_id", "line_no", "state", "model", "cause", "message", "note", "revision", "consents", "path")
-    values = {name: shown[name] for name in names} | {"attempts": attempts}
+    values = {name: shown[name] for name in (*names, "cached_from")} | {"attempts": attempts}
     hint = what_next(shown)
     values["not_sent_again"] = why_not_again(shown)
     values |= {"hint": hint and hint.words, "next_command": hint and hint.command}

@@ -13,7 +13,7 @@ COMPLETIONS_PATH = "/v1/chat/completions"
 ENDPOINT_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 # Keys of the contract that a coming release honours. Accepting one now and doing nothing would be a lie.
-NOT_YET = ("order", "stream", "endpoints", "cache")
+NOT_YET = ("order", "stream", "endpoints")
 NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")  # a line's own
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 KEY_HEADER = re.compile(r"([A-Za-z0-9]+-)*[Ii]dempoten(cy|t)-[A-Za-z0-9-]{1,32}\Z")
@@ -105,6 +105,7 @@ class JobSpec(BaseModel):
     idempotency_retention_s: float = Field(
         default=86_400.0, gt=0, le=31_536_000, description="how long it remembers such a key"
     )
+    cache: bool = Field(default=False, description="the same request to the same endpoint is sent, and paid, once")
     trial: TrialSpec = Field(default_factory=TrialSpec, description="the trial: size, sample, seed, max_failed_share")
     rpm: int | None = Field(default=None, ge=1, le=10_000_000, description="requests sent in any minute, at the most")
     tpm: int | None = Field(

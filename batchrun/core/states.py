@@ -110,6 +110,13 @@ ITEM_MOVES: dict[str, ItemMove] = {
             "job in progress, wait passed, money reserved; intent in the same commit",
         ),
         _item(
+            "copy",
+            {_I.PENDING},
+            {_I.COMPLETED},
+            "worker",
+            "the job has a cache, and the same request its answer; as for a claim, but nothing is sent; fence + 1",
+        ),
+        _item(
             "settle",
             {_I.RUNNING},
             {_I.COMPLETED, _I.FAILED, _I.IN_DOUBT, _I.PENDING, _I.CANCELLED},

@@ -58,6 +58,7 @@ class OutputItem:
     cause: str | None  # a word of `core.outcome.CAUSES`
     message: str | None
     possible_cost_usd: str | None  # decimal string; the most that a doubt may have cost
+    cached_from: str | None = None  # the attempt of another item whose answer this is
     asked: "Asked | None" = field(default=None, repr=False)  # what is joined to it from the input
 
 
@@ -140,6 +141,7 @@ def _account(item: OutputItem) -> dict[str, Any]:
         "response_id": item.response_id,
         "finish_reason": item.finish_reason,
         "warning": item.warning,
+        "cached_from": item.cached_from,
     }
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from batchrun.core.outcome import RELEASED, Charge
 from batchrun.core.retry import Tries
 from batchrun.core.states import AttemptState, ItemState
+from batchrun.ledger.cache import Asking, askers, note_asked
 from batchrun.ledger.guards import (
     NOW,
     THE_JOB,
@@ -57,6 +58,7 @@ def claim(
     endpoint: str,
     now: float,
     keys: Keys | None = None,
+    asking: Asking | None = None,
 ) -> list[Claim]:
     """pending -> running for those of `item_ids` that may be sent now; write their intents.
 
@@ -65,9 +67,11 @@ def claim(
 
     Args:
         keys: that the requests will be sent under; None: under none.
+        asking: the job's cache, if it has one: of items that ask the same only one is claimed at a time.
     """
     lock_jobs(connection, [job_id])
-    fitting = within_budget(connection, job_id, item_ids)
+    asks = None if asking is None else askers(connection, item_ids, asking, now=now)
+    fitting = within_budget(connection, job_id, item_ids if asks is None else list(asks))
     if not fitting:
         return []
     values = {"the_items": among(fitting), "the_job": job_id, "the_worker": worker_id, "now": now}
@@ -76,6 +80,8 @@ def claim(
         return []
     # crash point: claim-moved
     connection.execute(_INTEND, [_intent(row, worker_id, endpoint, now, keys) for row in rows])
+    if asks is not None:
+        note_asked(connection, [(row.id, row.fence) for row in rows], asks)
     # crash point: claim-intended
     move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
     return _claims(connection, rows)

@@ -21,6 +21,7 @@ from tenacity.stop import stop_base
 
 from batchrun.core.states import ItemState
 from batchrun.errors import LedgerFault
+from batchrun.ledger.cache import Asking
 from batchrun.ledger.claims import Claim, Keys, claim, lost_claims, release
 from batchrun.ledger.guards import lock_jobs
 from batchrun.ledger.ledger import Ledger
@@ -36,6 +37,7 @@ class ClaimOrder:
     endpoint: str
     now: float
     account: str | None = None  # whose idempotency keys the endpoint honours; None: it honours none
+    asking: Asking | None = None
 
 
 _Results = list[tuple["asyncio.Future[Any]", Any]]
@@ -230,6 +232,7 @@ class GroupCommit:
             endpoint=order.endpoint,
             now=order.now,
             keys=None if order.account is None else Keys(order.account, self._ledger.attempt_id),
+            asking=order.asking,
         )
 
     def _read_back(self, connection: Connection, order: ClaimOrder, given: Collection[int]) -> list[Claim]:

@@ -17,7 +17,18 @@ from batchrun.ledger.events import record_event
 from batchrun.ledger.guards import lock_jobs
 from batchrun.ledger.jobs import read_job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.schema import FENCE_BITS, answers, attempts, events, incoming, items, jobs, requests, workers
+from batchrun.ledger.schema import (
+    FENCE_BITS,
+    answers,
+    attempts,
+    copies,
+    events,
+    incoming,
+    items,
+    jobs,
+    requests,
+    workers,
+)
 
 BATCH_ITEMS = 2_000
 BATCH_BYTES = 16_000_000  # of contents: a few large ones fill a batch as well
@@ -67,6 +78,10 @@ class _Span:
     def answers(self) -> tuple[ColumnElement[bool], ...]:
         inside = (answers.c.key >= self.low << FENCE_BITS, answers.c.key < self.high << FENCE_BITS)
         return *inside, answers.c.key.in_(select(attempts.c.key).where(*self.attempts()))
+
+    def copies(self) -> tuple[ColumnElement[bool], ...]:
+        inside = (copies.c.item_id >= self.low, copies.c.item_id < self.high)
+        return *inside, copies.c.item_id.in_(select(items.c.id).where(*self.items()))
 
 
 _ITEM_TEXTS = or_(items.c.message.is_not(None), items.c.note.is_not(None))
@@ -134,6 +149,7 @@ def _forget(connection: Connection, span: _Span) -> int:
     """Delete a batch's contents; return how many texts there were."""
     connection.execute(delete(requests).where(*span.requests()))
     connection.execute(delete(answers).where(*span.answers()))
+    connection.execute(delete(copies).where(*span.copies()))
     texts = connection.execute(update(attempts).where(*span.attempts(), _ATTEMPT_TEXT).values(message=None)).rowcount
     texts += connection.execute(
         update(items).where(*span.items(), _ITEM_TEXTS).values(message=None, note=None)
@@ -177,9 +193,9 @@ def _sizes(connection: Connection, span: _Span) -> dict[int, Contents]:
     asked = select(requests.c.item_id, func.length(requests.c.body)).where(*span.requests())
     for item_id, size_bytes in connection.execute(asked):
         found[item_id] = Contents(requests=1, size_bytes=size_bytes)
-    answered = select(answers.c.key, func.length(answers.c.raw)).where(*span.answers())
-    for key, size_bytes in connection.execute(answered):
-        item_id = key >> FENCE_BITS
+    answered = select(answers.c.key // (1 << FENCE_BITS), func.length(answers.c.raw)).where(*span.answers())
+    copied = select(copies.c.item_id, func.length(copies.c.raw)).where(*span.copies())
+    for item_id, size_bytes in [*connection.execute(answered), *connection.execute(copied)]:
         found[item_id] = found.get(item_id, Contents()) + Contents(answers=1, size_bytes=size_bytes)
     return found
 

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 from batchrun.core.outcome import Charge
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.guards import is_claimable
-from batchrun.ledger.schema import FENCE_BITS, answers, attempts, heartbeats, items, requests, workers
+from batchrun.ledger.schema import FENCE_BITS, answers, attempts, copies, heartbeats, items, requests, workers
 
 LATENCY_SAMPLE = 2_000
 
@@ -190,8 +190,9 @@ def item_history(connection: Connection, job_id: int, custom_id: str) -> dict[st
     """Return one item with its request and all its attempts, superseded revisions' attempts included."""
     mine = and_(items.c.job_id == job_id, items.c.custom_id == custom_id)
     rows = connection.execute(
-        select(items, requests.c.path, requests.c.body)
+        select(items, requests.c.path, requests.c.body, copies.c.raw.label("copied"))
         .outerjoin(requests, requests.c.item_id == items.c.id)
+        .outerjoin(copies, copies.c.item_id == items.c.id)
         .where(mine)
         .order_by(items.c.revision.desc())
     ).all()

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, select
+from sqlalchemy import Connection, Row, Select, bindparam, case, false, func, select
 
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.schema import FENCE_BITS, answers, attempts, items, requests
+from batchrun.ledger.schema import FENCE_BITS, answers, attempts, copies, items, requests
 
 Result = Row[Any]
 
@@ -22,6 +22,7 @@ def _query(with_requests: bool = False) -> Select[Any]:
         attempts.c.key < (items.c.id + 1) * (1 << FENCE_BITS),
     )
     last = select(func.max(attempts.c.key)).where(*mine).scalar_subquery()
+    is_copied = func.coalesce(items.c.answer_key // (1 << FENCE_BITS) != items.c.id, false())
     made = (
         select(func.count())
         .select_from(attempts)
@@ -56,11 +57,13 @@ def _query(with_requests: bool = False) -> Select[Any]:
             telling.c.reserved_pusd,
             telling.c.request_id,
             telling.c.response_id,
-            answers.c.raw,
+            is_copied.label("is_copied"),
+            case((is_copied, copies.c.raw), else_=answers.c.raw).label("raw"),
         )
         .select_from(items)
         .outerjoin(telling, telling.c.key == func.coalesce(items.c.answer_key, last))
         .outerjoin(answers, answers.c.key == telling.c.key)
+        .outerjoin(copies, copies.c.item_id == items.c.id)
         .where(items.c.is_current)
         .order_by(items.c.position)
     )

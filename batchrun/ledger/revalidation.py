@@ -9,7 +9,7 @@ from batchrun.core.outcome import INVALID_ANSWER
 from batchrun.core.states import ItemState
 from batchrun.ledger.guards import has_contents, lock_jobs, stands_in
 from batchrun.ledger.ledger import storable
-from batchrun.ledger.schema import attempts, items
+from batchrun.ledger.schema import FENCE_BITS, attempts, items
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ _EXPLAIN = update(items).where(*_AS_READ, *_IS_INVALID).values(message=bindparam
 # The attempt says the same as its item; what it came to and what it cost stays.
 _NOTE = (
     update(attempts)
-    .where(attempts.c.key == bindparam("the_answer"))
+    .where(
+        attempts.c.key == bindparam("the_answer"),
+        attempts.c.key // (1 << FENCE_BITS) == bindparam("the_item"),  # a copy's is another item's
+    )
     .values(cause=bindparam("why"), message=bindparam("words"))
 )
 
@@ -69,7 +72,7 @@ def revalidate(connection: Connection, job_id: int, verdicts: Sequence[Verdict])
         if not connection.execute(statement, values).rowcount:
             continue
         why = None if one.fault is None else INVALID_ANSWER
-        connection.execute(_NOTE, {"the_answer": one.answer_key, "why": why, "words": words})
+        connection.execute(_NOTE, {"the_answer": one.answer_key, "the_item": one.item_id, "why": why, "words": words})
         completed += one.is_move and one.fault is None
         failed += one.is_move and one.fault is not None
     return completed, failed

@@ -123,7 +123,7 @@ items = Table(
     Column("state", Text, nullable=False),
     Column("fence", Integer, nullable=False),  # grows with every claim and every forced move
     Column("worker_id", ForeignKey("workers.id")),  # owner while running
-    Column("answer_key", _Key),  # the attempt that answered; of a failed item, with an invalid answer
+    Column("answer_key", _Key),  # the attempt that answered (another item's: a copy); failed: it is invalid
     Column("tries", Integer, nullable=False),  # counted against retry_times since the last consent
     Column("throttled_s", Float, nullable=False),
     Column("reasks", Integer, nullable=False),  # for invalid answers, as the job's spec allows them
@@ -190,6 +190,20 @@ answers = Table(
     metadata,
     Column("key", _Key, ForeignKey("attempts.key"), primary_key=True, autoincrement=False),
     Column("raw", LargeBinary, nullable=False),  # the body as it came
+)
+
+asked = Table(
+    "asked",  # of jobs with a cache: which attempt asked a request last
+    metadata,
+    Column("ask", _Key, primary_key=True, autoincrement=False),  # of request, address and account
+    Column("attempt_key", _Key, nullable=False),
+)
+
+copies = Table(
+    "copies",  # answers of others, for items that were not sent because of them
+    metadata,
+    Column("item_id", _Key, ForeignKey("items.id"), primary_key=True, autoincrement=False),
+    Column("raw", LargeBinary, nullable=False),
 )
 
 events = Table(

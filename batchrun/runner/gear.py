@@ -27,6 +27,7 @@ class Gear:
 
     endpoint_of: Callable[[Job], Endpoint]
     rules_of: Callable[[Job], Rules]
+    account_of: Callable[[Job], str]  # a fingerprint of the key, for those who share answers
     windows_of: Callable[[Job], RateWindows]
     is_free: Callable[[Job], bool]  # requests probably cost nothing there
     queue_of: Callable[[str], Queue]  # by the worker's incarnation

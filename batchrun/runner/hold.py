@@ -4,7 +4,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from batchrun.core.answer_check import check_of
 from batchrun.errors import JobBusy, LedgerFault
+from batchrun.ledger.cache import Account
 from batchrun.ledger.jobs import Job, take
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, enter
@@ -12,6 +14,7 @@ from batchrun.runner.epoch import let_go, refuse_copy
 from batchrun.runner.gear import Gear
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import Swept, sweep
+from batchrun.runner.twins import Twins
 
 ROOM_PER_SLOT_BYTES = 16_384
 SMALLEST_ROOM_BYTES = 1 << 18
@@ -83,3 +86,18 @@ def holding(ledger: Ledger, job: Job, worker: Worker, gear: Gear, *, goes_on: bo
         yield
     finally:
         let_go(ledger, job, worker, active_s=0.0)
+
+
+def make_twins(ledger: Ledger, gear: Gear, job: Job, worker: Worker, *, address: str) -> Twins | None:
+    """Make the cache of a job's performer; None where the job has none."""
+    if not job.spec.get("cache"):
+        return None
+    observer = Observer(ledger, dead_after_s=gear.dead_after_s)
+    return Twins(
+        ledger,
+        job_id=job.id,
+        worker_id=worker.id,
+        account=Account(address, gear.account_of(job)),
+        check=check_of(job.spec),
+        sweep=lambda: sweep_all(ledger, gear, worker, observer),
+    )

@@ -10,6 +10,7 @@ from batchrun.core.prices import Price
 from batchrun.core.retry import RetryPolicy
 from batchrun.ledger.commit import GroupCommit
 from batchrun.ledger.spool import Spool
+from batchrun.runner.twins import Twins
 
 
 class Sender(Protocol):
@@ -112,3 +113,4 @@ class Means:
     chance: Callable[[], float]
     answered_routes: Callable[[], Awaitable[Collection[str]]]  # on which this endpoint has answered items of the job
     longest_claim_age_s: float  # half of the time after which somebody else may call this process dead
+    twins: Twins | None = None  # where the job has a cache

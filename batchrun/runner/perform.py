@@ -28,6 +28,7 @@ from batchrun.runner.settlement import make_settlement
 from batchrun.runner.slots import Slots
 from batchrun.runner.tally import Tally
 from batchrun.runner.turnstile import TooLarge, Turnstile
+from batchrun.runner.twins import AGAIN_S
 
 TOO_LARGE_FOR_TPM = "too_large_for_tpm"
 
@@ -73,6 +74,8 @@ class Performer:
         self._waiting: set[int] = set()  # items whose retry this process will offer by itself
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()  # those of `_tasks` whose request is under way
+        self._twins = means.twins
+        self._look_again: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.has_reached = False  # the endpoint has answered something in this run
 
@@ -90,7 +93,8 @@ class Performer:
     @property
     def has_work(self) -> bool:
         """True while anything this process knows of is not settled."""
-        return bool(self.intake or self._ordered or self._tasks or self._waiting)
+        is_held = self._twins is not None and self._twins.held
+        return bool(self.intake or self._ordered or self._tasks or self._waiting or is_held)
 
     @property
     def is_idle(self) -> bool:
@@ -117,7 +121,7 @@ class Performer:
                 await asyncio.wait(self._tasks)
 
     async def _claim_some(self) -> None:
-        while not self._is_closed and self.intake.is_ready:
+        while not self._is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):
             if self.pace.is_held(time.monotonic()):
                 if not self.pace.is_blocked:
                     self._loop.call_later(max(0.01, self.pace.held_until - time.monotonic()), self._wake.set)
@@ -127,18 +131,62 @@ class Performer:
                 room = min(room, self.turnstile.room)
             if room <= 0:
                 return
-            ids = self.intake.take(room)
+            ids = self.intake.take(room if self._twins is None else max(room, self._twins.appetite))
             self._ordered.update(ids)
-            claimed_at = boot_clock()
             try:
-                order = ClaimOrder(self.job_id, ids, self._means.sender.address, time.time(), self._rules.account)
-                claims = await self._means.commit.claim(order)
+                wanted = await self._sift(ids, room)
+                claimed_at = boot_clock()
+                claims = await self._claim(wanted)
             except LedgerFault as error:
                 self._alarm.trip(Trip(error.kind, error.message, error.exit_code))
                 return
             finally:
                 self._ordered.difference_update(ids)
             self._start(claims, claimed_at)
+
+    async def _sift(self, ids: list[int], room: int) -> list[int]:
+        """Return which of these items are to be claimed: where the job has a cache, not those with an answer."""
+        if self._twins is None:
+            return ids
+        wanted, served = await self._twins.sift(ids)
+        wanted, later = wanted[:room], wanted[room:]
+        self._twins.put_back(later)
+        for item_id in reversed(later):
+            self.intake.put(item_id, first=True)
+        self.completed += served
+        self.tally.copied(time.monotonic(), len(served))
+        if self._twins.held and self._look_again is None:
+            self._look_again_soon()
+        return wanted
+
+    def _look_again_soon(self) -> None:
+        self._look_again = self._loop.call_later(AGAIN_S, lambda: self._spawn(self._let_go()))
+
+    async def _claim(self, ids: list[int]) -> list[Claim]:
+        asking = None if self._twins is None else self._twins.asking
+        order = ClaimOrder(self.job_id, ids, self._means.sender.address, time.time(), self._rules.account, asking)
+        claims = await self._means.commit.claim(order) if ids else []
+        if self._twins is not None:
+            self._twins.claimed(ids, claims)
+        return claims
+
+    async def _let_go(self) -> None:
+        """Look again at items that wait for one that asks the same: another process may have it, or may have died."""
+        self._look_again = None
+        if self._twins is None or self._is_closed:
+            return
+        try:
+            waiting = await self._twins.look_again()
+        except LedgerFault:
+            self._look_again_soon()
+            return
+        for item_id in waiting:
+            self.intake.put(item_id)
+
+    def _is_settled(self, item_id: int) -> None:
+        """Let those through that have waited for this item."""
+        for waiting in [] if self._twins is None else self._twins.settled(item_id):
+            self.intake.put(waiting, first=True)
 
     def _start(self, claims: list[Claim], claimed_at: float) -> None:
         # crash point: claim-known
@@ -175,9 +223,9 @@ class Performer:
             await self._means.commit.release(claims)
         except Exception:
             return  # left to rescue: it may not be sent, and nobody will
-        if not self._is_closed:
-            for claim in claims:
-                self.intake.put(claim.item_id)
+        for claim in claims:
+            self._is_settled(claim.item_id)
+            self.intake.put(claim.item_id)
 
     # -- one item -------------------------------------------------------------------------------------------------
 
@@ -276,6 +324,7 @@ class Performer:
             return
         # crash point: settle-known
         self._means.spool.settled(claim.key)
+        self._is_settled(claim.item_id)
         self._after(claim, evidence, decision, settled)
 
     def _count(self, permit: Permit, evidence: Evidence) -> None:
@@ -380,6 +429,8 @@ class Performer:
         self.intake.close()
         self.turnstile.let_go()
         self._waiting.clear()
+        if self._twins is not None:
+            self._twins.forget()
         self._release_permits()
         self._wake.set()
 

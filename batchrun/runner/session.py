@@ -26,6 +26,7 @@ from batchrun.runner.ends import End, EndKind
 from batchrun.runner.epoch import move_epoch_on
 from batchrun.runner.feed import Feed, Feeding
 from batchrun.runner.gear import Gear, Voice
+from batchrun.runner.hold import make_twins
 from batchrun.runner.means import Means
 from batchrun.runner.models import name_models
 from batchrun.runner.outage import ENDPOINT_DOWN, Outage
@@ -91,6 +92,7 @@ class Session:
                 chance=random.random,
                 answered_routes=self._answered_routes,
                 longest_claim_age_s=waits.dead_after_s / 2,
+                twins=make_twins(ledger, gear, job, worker, address=endpoint.address),
             ),
             breaker=Breaker(job.concurrency, job.total, base[ItemState.FAILED], job.spec["fail_on_error"]),
             alarm=self,

@@ -10,6 +10,7 @@ from batchrun.errors import UsageFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import count_items, first_items, item_history, some_item_names
+from batchrun.ledger.schema import split_key
 from batchrun.runner.hints import Hint, Seen, hint_for, kind_of
 
 LISTED = 5
@@ -45,6 +46,10 @@ def show_item(ledger: Ledger, task_id: str, custom_id: str) -> dict[str, Any]:
         attempt["raw"] = None if attempt["raw"] is None else bytes(attempt["raw"])
         attempt["billed"] = BILLED[Charge(attempt["charge"])]
         attempt["waited_s"] = _gap_s(attempt, attempts[number]) if number < len(attempts) else None
+    key = shown["answer_key"]
+    is_copied = key is not None and split_key(key)[0] != shown["id"]
+    shown["cached_from"] = ledger.attempt_id(key) if is_copied else None
+    shown["copied"] = bytes(shown["copied"]) if is_copied and shown["copied"] is not None else None
     shown["body"] = None if shown["body"] is None else bytes(shown["body"])
     shown["job"] = job
     shown["has_answers"] = has_answers
@@ -100,6 +105,9 @@ def some_items(ledger: Ledger, task_id: str) -> list[tuple[str, ItemState]]:
 
 def telling_answer(shown: dict[str, Any]) -> bytes | None:
     """Return the body that tells the item's story: the answer, or else the last body that came at all."""
+    if shown["copied"] is not None:
+        copied: bytes = shown["copied"]
+        return copied
     attempts = shown["attempts"]
     answered = [one for one in attempts if one["key"] == shown["answer_key"]]
     came = answered or [one for one in attempts if one["raw"] and one["state"] != AttemptState.ANSWERED]

@@ -54,6 +54,14 @@ class Tally:
         if evidence.message:
             self.last_failure = Failure(custom_id, evidence.cause, evidence.message, to, now)
 
+    def copied(self, now: float, count: int) -> None:
+        """Count items that were completed by an answer that was there."""
+        if count:
+            self.moved[ItemState.COMPLETED] = self.moved.get(ItemState.COMPLETED, 0) + count
+            self.last_answer_at = now
+            for _ in range(count):
+                self._count(now, 0)
+
     def _count(self, now: float, tokens: int) -> None:
         second = float(int(now))
         if self._recent and self._recent[-1][0] == second:

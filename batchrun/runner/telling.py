@@ -68,6 +68,8 @@ def output_item(ledger: Ledger, row: Result, *, asked: Asked | None = None) -> O
     key, cost = row.key, row.cost_pusd
     is_told = state is not ItemState.REJECTED
     is_open = row.charge is not None and row.charge != Charge.NONE and row.reserved_pusd
+    if row.is_copied:
+        return _copied(ledger, row, asked)
     return OutputItem(
         custom_id=row.custom_id,
         state=state,
@@ -89,5 +91,33 @@ def output_item(ledger: Ledger, row: Result, *, asked: Asked | None = None) -> O
         cause=row.item_cause,
         message=row.item_message,
         possible_cost_usd=usd(row.reserved_pusd) if is_open else None,
+        asked=asked,
+    )
+
+
+def _copied(ledger: Ledger, row: Result, asked: Asked | None) -> OutputItem:
+    """Make what an output line says of an item that has another's answer: no request was made for it, and no cost."""
+    return OutputItem(
+        custom_id=row.custom_id,
+        state=ItemState(row.state),
+        attempts=row.attempts_count,
+        attempt_id=None,
+        status=row.http_status,
+        request_id=row.request_id,
+        response_id=row.response_id,
+        raw=None if row.raw is None else bytes(row.raw),
+        finish_reason=row.finish_reason,
+        warning=row.warning,
+        prompt_tokens=None,
+        completion_tokens=None,
+        cost_usd=usd(0),
+        endpoint=row.endpoint,
+        model=row.model,
+        sent_at=None,
+        duration_s=None,
+        cause=row.item_cause,
+        message=row.item_message,
+        possible_cost_usd=None,
+        cached_from=ledger.attempt_id(row.key),
         asked=asked,
     )

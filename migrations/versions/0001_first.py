@@ -47,6 +47,12 @@ def upgrade() -> None:
     )
     op.create_index("ix_attempts_job_id_state", "attempts", ["job_id", "state"], unique=False)
     op.create_table(
+        "asked",
+        sa.Column("ask", KEY, autoincrement=False, nullable=False),
+        sa.Column("attempt_key", KEY, nullable=False),
+        sa.PrimaryKeyConstraint("ask", name=op.f("pk_asked")),
+    )
+    op.create_table(
         "events",
         sa.Column("id", KEY, autoincrement=True, nullable=False),
         sa.Column("job_id", KEY, nullable=False),
@@ -220,6 +226,13 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("is_trial = 1"),
         postgresql_where=sa.text("is_trial"),
+    )
+    op.create_table(
+        "copies",
+        sa.Column("item_id", KEY, autoincrement=False, nullable=False),
+        sa.Column("raw", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["item_id"], ["items.id"], name=op.f("fk_copies_item_id_items")),
+        sa.PrimaryKeyConstraint("item_id", name=op.f("pk_copies")),
     )
     op.create_table(
         "requests",

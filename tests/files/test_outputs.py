@@ -81,6 +81,7 @@ def test_an_answer_is_a_line_of_openai_batch_with_one_key_of_our_own() -> None:
             "response_id": "chatcmpl-1",
             "finish_reason": "stop",
             "warning": None,
+            "cached_from": None,
         },
     }
 

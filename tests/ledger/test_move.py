@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Engine, event, func, select, update
 from batchrun.core.states import ItemState
 from batchrun.errors import JobNotFound, LedgerFault, LedgerMoved, UsageFault
 from batchrun.ledger import transfer
+from batchrun.ledger.cache import Account, Asking, copy_answers, look_up
+from batchrun.ledger.claims import claim
 from batchrun.ledger.engines import open_engine, parse_url
 from batchrun.ledger.inspection import inspect_ledger, upgrade_ledger
 from batchrun.ledger.ledger import Ledger
@@ -21,6 +23,7 @@ from batchrun.ledger.register import stage
 from batchrun.ledger.schema import answers, events, items, jobs, ledgers, metadata, requests, workers
 from tests.ledger.desk import (
     ANSWERED,
+    ENDPOINT,
     NOW,
     REFUSED,
     UNKNOWN,
@@ -58,11 +61,27 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cancelled.settle(cancelled.claim_one(0), ANSWERED)
     cancelled.cancel()
     cancelled.end()
+    _share_an_answer(ledger)
     with ledger.write() as connection:
         connection.execute(update(workers).values(ended_at=NOW + 5))
     check_books(ledger)
     ledger.close()
     return path
+
+
+def _share_an_answer(ledger: Ledger) -> None:
+    """Leave a job with a cache: one item has asked, the other has its answer."""
+    desk = Desk.open(ledger, 2)
+    for number in range(2):
+        desk.force_item(number, request_digest=b"the same request")
+    ours = Account(ENDPOINT, "ours")
+    with ledger.write() as connection:
+        where = {"job_id": desk.job_id, "worker_id": desk.worker, "endpoint": ENDPOINT, "now": NOW}
+        (claimed,) = claim(connection, item_ids=desk.item_ids, asking=Asking(ours), **where)
+    desk.settle(claimed, ANSWERED)
+    with ledger.write() as connection:
+        found = look_up(connection, desk.item_ids, ours)
+        assert copy_answers(connection, desk.job_id, found, worker_id=desk.worker, now=NOW) == desk.item_ids[1:]
 
 
 @pytest.fixture

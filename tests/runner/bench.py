@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,11 @@ class Bench:
     worst_pusd: int | None = None
     max_cost_pusd: int | None = None
     fail_on_error: float | None = None
+    cache: bool = False
+    different: int = 10**9  # requests; what comes after so many asks the same as before
+    sharer: str = "mine"  # whose answers its cache shares
+    name: str = "job"
+    shared: Ledger | None = None  # another bench's ledger, for a second job
     response_schema: Any = None
     reask: int = 0
     throttle_budget_s: float = 3_600.0
@@ -164,17 +170,18 @@ class Bench:
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ledger = Ledger(f"sqlite:///{self.folder}/ledger.db", folder=self.folder)
+        self.ledger = self.shared or Ledger(f"sqlite:///{self.folder}/ledger.db", folder=self.folder)
         self.worker: Worker = enter(self.ledger, name="bench", now=time.time())
         now = time.time()
         spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
         spec |= {"fail_on_error": self.fail_on_error, "endpoint_down_limit_s": 0.5}
+        spec["cache"] = self.cache
         spec["response_schema"] = self.response_schema
         spec["error_file"] = str(self.folder / "out.errors.jsonl")
         with self.ledger.write() as connection:
             registered = job_moves.register_job(
                 connection,
-                task_id="job",
+                task_id=self.name,
                 spec=spec,
                 input_digest="i",
                 params_digest="p",
@@ -192,13 +199,15 @@ class Bench:
         write_items(self.ledger, self.job_id, [self._line(number) for number in range(self.count)], trial=(), now=now)
         with self.ledger.write() as connection:
             job_moves.move_job(connection, self.job_id, "open", now=now)
-            connection.exec_driver_sql(f"UPDATE items SET throttled_s = {self.throttled_s}")
+            connection.exec_driver_sql(
+                f"UPDATE items SET throttled_s = {self.throttled_s} WHERE job_id = {self.job_id}"
+            )
 
     def _line(self, number: int) -> Line:
-        body = json.dumps({"messages": [{"role": "user", "content": f"a{number}"}]}).encode()
-        return Line(
-            number, number + 1, f"a{number}", b"d" * 16, "m", None, "/v1/chat/completions", body, self.worst_pusd
-        )
+        asked = f"a{number % self.different}"
+        body = json.dumps({"messages": [{"role": "user", "content": asked}]}).encode()
+        digest = blake2b(body, digest_size=16).digest()
+        return Line(number, number + 1, f"a{number}", digest, "m", None, "/v1/chat/completions", body, self.worst_pusd)
 
     @property
     def job(self) -> Job:
@@ -223,6 +232,7 @@ class Bench:
         return Gear(
             endpoint_of=lambda job: self.endpoint,
             rules_of=lambda job: Rules(Judge(check_of(job.spec)), self.price, policy, self.account),
+            account_of=lambda job: self.sharer,
             windows_of=lambda job: LocalWindows(clock=boot_clock),
             is_free=lambda job: True,
             queue_of=lambda name: self.queue,

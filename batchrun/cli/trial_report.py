@@ -118,12 +118,16 @@ def _projected(report: "TrialReport") -> Iterator[str]:
     if not plan.items:
         return
     takes = "" if plan.duration_s is None else f", about {_range(plan.duration_s, duration)}"
+    if takes and report.most_at_once > report.concurrency:
+        takes += f" at {report.concurrency} at once"
     takes += " and the pauses that the endpoint asks for" if takes and report.was_throttled else ""
     cost = "" if plan.cost_pusd is None else f", cost about {cost_range(plan)}"
     yield f"full run: {several(plan.items, 'item')} left{takes}{cost}"
     if plan.prompt_tokens is not None and plan.completion_tokens is not None:
         yield f"  tokens    {_range(plan.prompt_tokens, _count)} in, {_range(plan.completion_tokens, _count)} out"
-    if report.answers.of and report.size < min(report.concurrency, plan.items):
+    if report.most_at_once > report.concurrency:
+        yield f"  at once   {report.concurrency} requests now; up to {report.most_at_once} if that proves to be quicker"
+    elif report.answers.of and report.size < min(report.concurrency, plan.items):
         yield f"  at once   {report.concurrency} requests; the trial had {report.size}, and more may be slower each"
     if plan.missed_share is not None:
         low, high = plan.missed_share

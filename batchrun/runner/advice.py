@@ -134,7 +134,9 @@ def _of_times(job: Job, answers: Answers, setbacks: Mapping[str, int]) -> Iterat
         noun = "request was" if throttled == 1 else "requests were"
         finding = f"{throttled} {noun} turned away for the moment (429 or 503)"
         edit = "they were sent again; the full run will be held back in the same way"
-        if job.concurrency > 1:
+        if job.climb is not None:
+            edit = f"they were sent again; concurrency follows by itself ({job.concurrency} now, of {job.allowed})"
+        elif job.concurrency > 1:
             edit = f"lower concurrency ({job.concurrency} now), say to {slower(job.concurrency)}"
         yield Change("throttled", throttled, answers.of + sum(setbacks.values()), finding, edit)
 

@@ -123,6 +123,8 @@ def _timeout(job: Job, seen: Seen) -> str:
 
 
 def _too_fast(job: Job, seen: Seen) -> str:
+    if job.climb is not None:
+        return f"concurrency follows by itself ({job.concurrency} now, of {job.allowed}): send such items again"
     if job.concurrency == 1:
         return "concurrency is 1 already: wait until the endpoint takes requests again"
     return f"concurrency is {job.concurrency}: lower it, say to {slower(job.concurrency)}"
@@ -230,6 +232,6 @@ def _command(job: Job, cause: str | None, state: ItemState) -> str:
     if cause in _SPEC_FAULTS or kind_of(cause, state) is Kind.PERMANENT:
         return again_with_changes(job)
     again = f"batchrun retry-failed {name} --cause {cause}" if cause else f"batchrun retry-failed {name}"
-    if cause in ("rate_limited", "overloaded") and job.concurrency > 1:
+    if cause in ("rate_limited", "overloaded") and job.concurrency > 1 and job.climb is None:
         return f"{again} --no-run && batchrun resume {name} -c {slower(job.concurrency)}"
     return again

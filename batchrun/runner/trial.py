@@ -45,6 +45,7 @@ class TrialReport:
     task_id: str
     endpoint: str | None
     concurrency: int
+    most_at_once: int  # what the job may still find to be worth it
     size: int
     counts: Mapping[ItemState, int]
     lost: int  # in doubt because a process of ours died: they say nothing about the endpoint
@@ -117,6 +118,7 @@ def report_trial(ledger: Ledger, job: Job, *, price: Price | None) -> TrialRepor
         task_id=job.task_id,
         endpoint=answers.endpoint,
         concurrency=job.concurrency,
+        most_at_once=job.allowed.high,
         size=size,
         counts=counts,
         lost=sum(_is_lost(one) for one in tried),

@@ -2,16 +2,24 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from batchrun.cli.main import run
+from batchrun.cli.trial_report import trial_text
 from batchrun.core.gauge import Seen
+from batchrun.core.projection import Estimate
+from batchrun.core.states import ItemState
 from batchrun.ledger import jobs
 from batchrun.ledger.climbs import Report, report_round
+from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.reports import AttemptReport
+from batchrun.runner.trial import Projection, TrialReport
+from batchrun.runner.trial_answers import Answers
 from tests.cli.contract import read_stream
 from tests.ledger.desk import hire, register
 from tests.runner.jobs import a_job
@@ -64,3 +72,24 @@ def test_what_is_no_number_at_once_is_refused_with_what_would_be(
     assert 'or a range such as "4-64"' in capsys.readouterr().err
     assert run(["set", "batch-001", "-c", "1,000", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["changes"]["concurrency"]["after"] == 1_000
+
+
+def a_report(job: Job) -> TrialReport:
+    """Return what a trial of ten items says of a hundred that are left."""
+    nothing = AttemptReport({}, 0, 0, 0, 10, 0, 0, 0, 0, 0)
+    left = Projection(100, Estimate(12.5, 11.0, 14.0), None, None, None, None)
+    counts = Counter({ItemState.COMPLETED: 10})
+    answers = Answers(of=10, durations_s=[1.0] * 10)
+    limits = {"concurrency": job.concurrency, "most_at_once": job.allowed.high}
+    return TrialReport(
+        job.task_id, None, **limits, size=10, counts=counts, lost=0, total=110, answers=answers, causes=[], setbacks={},
+        attempts=nothing, price=None, projection=left, changes=[],
+    )  # fmt: skip
+
+
+def test_a_projection_says_at_how_many_at_once_it_holds_where_there_may_be_more() -> None:
+    told = "\n".join(trial_text(a_report(a_job(spec={"concurrency": "4-64"}))))
+    (line,) = (line for line in told.splitlines() if line.startswith("full run: 100 items left, about 12.5 s"))
+    assert line.endswith(" at 8 at once")
+    assert "at once   8 requests now; up to 64 if that proves to be quicker" in told
+    assert "at once" not in "\n".join(trial_text(a_report(a_job())))

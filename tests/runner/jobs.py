@@ -3,6 +3,8 @@
 from dataclasses import fields
 from typing import Any
 
+from batchrun.core.climb import Climb
+from batchrun.core.concurrency import Concurrency
 from batchrun.core.spec import JobSpec
 from batchrun.core.states import JobState
 from batchrun.ledger.jobs import Job
@@ -15,6 +17,7 @@ def a_job(*, spec: dict[str, Any] | None = None, **changes: Any) -> Job:
     written = {"task_id": "batch-001", "model": "turbo", "input_file": "in.jsonl", "output_file": "out.jsonl"}
     limits = {"max_tokens": 256, "concurrency": 8, "retry_times": 3}
     plan = JobSpec.model_validate(written | limits | (spec or {})).model_dump(mode="json")
+    allowed = Concurrency.of(plan["concurrency"])
     values: dict[str, Any] = dict.fromkeys(field.name for field in fields(Job))
     values |= {
         "id": 1,
@@ -24,7 +27,8 @@ def a_job(*, spec: dict[str, Any] | None = None, **changes: Any) -> Job:
         "total": 1_000,
         "phase": "full",
         "on_unknown": "hold",
-        "concurrency": plan["concurrency"],
+        "concurrency": allowed.first,
+        "climb": None if allowed.is_fixed else Climb.within(allowed),
         "retry_times": 3,
         "was_cancelled": False,
         "spent_pusd": 0,

@@ -88,6 +88,8 @@ def test_a_request_that_was_turned_away_asks_for_less_at_once() -> None:
     assert "lower concurrency (8 now), say to 4" in change.edit
     (alone,) = changes(ten(), setbacks={"rate_limited": 1}, spec={"concurrency": 1})
     assert "lower" not in alone.edit
+    (climbing,) = changes(ten(), setbacks={"rate_limited": 1}, spec={"concurrency": "auto"})
+    assert "concurrency follows by itself (8 now, of auto)" in climbing.edit
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,12 @@ def test_a_job_that_does_one_thing_at_a_time_is_not_told_to_do_less() -> None:
     assert hint.command == "batchrun retry-failed batch-001 --cause rate_limited"
 
 
+def test_a_job_that_finds_its_own_concurrency_is_not_told_to_fix_it() -> None:
+    hint = hint_for(a_job(spec={"concurrency": "4-64"}), "rate_limited", FAILED)
+    assert "follows by itself (8 now, of 4-64)" in hint.words
+    assert hint.command == "batchrun retry-failed batch-001 --cause rate_limited"
+
+
 @pytest.mark.parametrize(
     ("changes", "is_told"),
     [

@@ -152,6 +152,14 @@ class Run:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
 
+    def children(self) -> list[int]:
+        """Return the processes that it has started and that run."""
+        pid = self.process.pid
+        try:
+            return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        except OSError:
+            return []
+
     def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for its end and return its exit code; -9 for a killed one.
 
@@ -270,8 +278,12 @@ class Lab:
     def stop(self) -> None:
         """Kill what still runs."""
         for run in self.runs:
+            children = run.children()
             run.kill()
             run.process.join(5)
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
 
     # -- looking --------------------------------------------------------------------------------------------------
 

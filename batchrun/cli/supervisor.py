@@ -55,13 +55,23 @@ class Supervisor:
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     def _run_once(self, command: list[str], beats: Path) -> int:
-        # A group of its own: a Ctrl-C on the terminal reaches the worker through the supervisor, and once.
-        self._child = subprocess.Popen(command, start_new_session=True)
+        # A pipe that nobody writes to: the worker sees its end when this process is gone, however that came.
+        leash, held = os.pipe()
+        try:
+            # A group of its own: a Ctrl-C on the terminal reaches the worker through the supervisor, and once.
+            self._child = subprocess.Popen([*command, "--leash", str(leash)], start_new_session=True, pass_fds=[leash])
+            os.close(leash)
+            return self._watch(self._child, beats)
+        finally:
+            os.close(held)
+
+    def _watch(self, child: "subprocess.Popen[bytes]", beats: Path) -> int:
+        """Wait for the worker's end and return its exit code; end one that stands still."""
         seen, moved_at = _touched_at(beats), time.monotonic()
         killing_at: float | None = None
         while True:
             try:
-                return self._child.wait(LOOK_S)
+                return child.wait(LOOK_S)
             except subprocess.TimeoutExpired:
                 pass
             now = time.monotonic()  # the file's own time is only ever compared with itself: clocks are set
@@ -69,10 +79,10 @@ class Supervisor:
                 seen, moved_at = touched, now
             if killing_at is None and not self._signals and now - moved_at > STANDS_STILL_S:
                 print("the worker stands still; it is ended", file=sys.stderr, flush=True)
-                self._child.send_signal(signal.SIGTERM)
+                child.send_signal(signal.SIGTERM)
                 killing_at = now + self._drain_s
             if killing_at is not None and now > killing_at:
-                self._child.kill()
+                child.kill()
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--heartbeat-file", type=click.Path(path_type=Path), metavar="FILE", help="Touched while it works.")
 @click.option("--alone", is_flag=True, hidden=True, help="Work in this very process, without a supervisor.")
+@click.option("--leash", type=int, hidden=True, help="A pipe's end that closes with the supervisor.")
 def command(
     context: Context,
     concurrency: int,
@@ -33,6 +34,7 @@ def command(
     drain_timeout: float | None,
     heartbeat_file: Path | None,
     alone: bool,
+    leash: int | None,
 ) -> int:
     """Work on the jobs that were submitted with the same BATCHRUN_BROKER and BATCHRUN_DB.
 
@@ -56,6 +58,7 @@ def command(
             _voice(context, settings.worker_name),
             slots=concurrency,
             heartbeat_file=heartbeat_file,
+            leash=leash,
         )
 
 

@@ -50,14 +50,16 @@ class Crew:
         *,
         slots: int,
         heartbeat_file: Path | None = None,
+        leash: int | None = None,
     ) -> None:
         """Make a worker.
 
         Args:
             slots: requests in flight at once, divided among the jobs that it is at work on.
             heartbeat_file: touched as long as this worker's loop turns.
+            leash: a pipe whose other end is held by the supervisor: when that is gone nobody looks after this worker.
         """
-        self._heartbeat_file = heartbeat_file
+        self._heartbeat_file, self._leash = heartbeat_file, leash
         self.ledger, self.worker, self.gear, self.queue, self.voice = ledger, worker, gear, queue, voice
         self.slots = slots
         self.observer = Observer(ledger, dead_after_s=gear.dead_after_s)
@@ -72,6 +74,8 @@ class Crew:
     async def run(self) -> int:
         """Work until a signal, and return the exit code."""
         self.queue.start(self._take)
+        if self._leash is not None:
+            asyncio.get_running_loop().add_reader(self._leash, self._be_orphaned, self._leash)
         try:
             while not self.is_closing.is_set():
                 with suppress(LedgerFault):  # it is asked again, and again
@@ -99,6 +103,12 @@ class Crew:
         if (trouble is None) is not (self._trouble is None):
             self.voice.say(f"no broker, going on from the ledger: {trouble}" if trouble else "the broker is back")
         self._trouble = trouble
+
+    def _be_orphaned(self, leash: int) -> None:
+        """Drain: nobody would start this worker anew, and nobody's signal would reach it."""
+        asyncio.get_running_loop().remove_reader(leash)
+        self.voice.say("the supervisor of this worker is gone: it finishes what is in flight, and leaves")
+        self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:
         """Take a signal: the first drains, the second gives up what is in flight."""
@@ -200,10 +210,11 @@ def work(
     *,
     slots: int,
     heartbeat_file: Path | None,
+    leash: int | None = None,
 ) -> int:
     """Be a worker of this ledger until a signal, and return the exit code."""
     with working(ledger, gear, concurrency=slots) as worker:
-        crew = Crew(ledger, worker, gear, queue, voice, slots=slots, heartbeat_file=heartbeat_file)
+        crew = Crew(ledger, worker, gear, queue, voice, slots=slots, heartbeat_file=heartbeat_file, leash=leash)
         return asyncio.run(_run(crew))
 
 

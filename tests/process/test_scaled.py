@@ -1,6 +1,7 @@
 """Many workers on one job, with Redis between them: the same promise, one concurrency, and nobody who must stay."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 from batchrun.core.states import ItemState, JobState
 from batchrun.ledger.engines import sqlite_module
 from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
-from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, until_said
+from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, until, until_said
 
 SUBMIT = ("submit", "jobs/job.json")
 READY = "is ready"
@@ -242,7 +243,7 @@ def test_a_supervised_worker_is_started_again_when_it_dies(make_scaled: Callable
     until_said(boss, READY)
     run = lab.start(*SUBMIT)
     lab.await_arrivals(20, run=run)
-    os.kill(child_of(boss), signal.SIGKILL)
+    os.kill(boss.children()[0], signal.SIGKILL)
     assert run.wait() == 0, run.err
     assert boss.err.count(READY) == 2
     assert "signal SIGKILL" in boss.err
@@ -250,6 +251,21 @@ def test_a_supervised_worker_is_started_again_when_it_dies(make_scaled: Callable
     assert boss.wait() == 0, boss.err
 
 
-def child_of(run: Run) -> int:
-    children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
-    return int(children[0])
+def test_a_worker_whose_supervisor_is_killed_finishes_what_it_has_and_leaves(
+    make_lab: Callable[..., Lab], redis_url: str
+) -> None:
+    lab = make_lab(latency_ms=500)
+    lab.env["BATCHRUN_BROKER"] = redis_url
+    lab.write_input(40)
+    lab.write_spec(concurrency=4)
+    boss = lab.start("worker", "-c", "4")
+    until_said(boss, READY)
+    run = lab.start(*SUBMIT, "--no-trial")
+    lab.await_arrivals(4, run=run)
+    boss.kill()
+    until(lambda: "the supervisor of this worker is gone" in boss.err, "the orphan has seen it")
+    until(lambda: re.search(r"worker \w+ leaves", boss.err) is not None, "the orphan has left")
+    run.kill()
+    counts = lab.standing().counts
+    assert counts[ItemState.COMPLETED] == lab.arrivals() < 40
+    assert counts[ItemState.RUNNING] == counts[ItemState.IN_DOUBT] == 0

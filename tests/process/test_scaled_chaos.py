@@ -6,12 +6,11 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from batchrun.core.states import ItemState, JobState
-from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
+from tests.lab import Lab, assert_accounts_agree, assert_outputs_whole
 from tests.process.steps import assert_sent_once, ids, until, until_said
 from tests.restartable import RestartablePostgres, RestartableRedis
 
@@ -34,12 +33,6 @@ def postgres() -> Iterator[RestartablePostgres]:
     server.close()
 
 
-def child_of(boss: Run) -> int | None:
-    """Return the process that a supervisor has started; None while there is none."""
-    children = Path(f"/proc/{boss.process.pid}/task/{boss.process.pid}/children").read_text().split()
-    return int(children[0]) if children else None
-
-
 @pytest.mark.timeout(300)
 def test_ten_kinds_of_death_lose_nothing_and_bill_nothing_twice(
     make_lab: Callable[..., Lab], redis: RestartableRedis, postgres: RestartablePostgres
@@ -58,7 +51,7 @@ def test_ten_kinds_of_death_lose_nothing_and_bill_nothing_twice(
     run = lab.start(*SUBMIT)
 
     def signal_a_worker(number: int) -> None:
-        if (child := child_of(dice.choice(bosses))) is not None:
+        for child in dice.choice(bosses).children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)
 

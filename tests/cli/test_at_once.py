@@ -89,7 +89,7 @@ def a_report(job: Job) -> TrialReport:
 
 def test_a_projection_says_at_how_many_at_once_it_holds_where_there_may_be_more() -> None:
     told = "\n".join(trial_text(a_report(a_job(spec={"concurrency": "4-64"}))))
-    (line,) = (line for line in told.splitlines() if line.startswith("full run: 100 items left, about 12.5 s"))
+    (line,) = (line for line in told.splitlines() if line.startswith("full run: 100 items left, about "))
     assert line.endswith(" at 8 at once")
     assert "at once   8 requests now; up to 64 if that proves to be quicker" in told
     assert "at once" not in "\n".join(trial_text(a_report(a_job())))

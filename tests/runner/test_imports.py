@@ -101,31 +101,31 @@ def test_an_item_with_two_requests_in_doubt_needs_to_be_told_which(tmp_path: Pat
     assert take(bench, {"custom_id": "a0", "response": BODY}).taken == []  # it has its answer
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("{no json\n", "line 2"),
-        ("[1]\n", "is no JSON object"),
-        ({"response": BODY}, "names no request"),
-        ({"attempt_id": 7, "response": BODY}, "names no request"),
-        ({"custom_id": "a1"}, "has no 'response'"),
-        ({"custom_id": "a1", "response": "text"}, "has no 'response'"),
-        ({"custom_id": "a1", "response": {"status_code": "200", "body": BODY}}, "'status_code'"),
-        ({"custom_id": "a1", "response": {}}, "is no answer"),
-        ({"custom_id": "a1", "response": {"body": "<html>"}}, "is no answer"),
-        ({"custom_id": "a1", "response": {"choices": []}}, "is no answer"),
-        ('{"custom_id": "a1", "response": {"choices": NaN}}\n', "line 2"),
-        ({"custom_id": "a0", "response": BODY | {"id": "another"}}, "another answer on line 1"),
-    ],
-)
-def test_one_faulty_line_and_nothing_is_taken(tmp_path: Path, line: Any, words: str) -> None:
+FAULTY = [
+    ("{no json\n", "line 2"),
+    ("[1]\n", "is no JSON object"),
+    ({"response": BODY}, "names no request"),
+    ({"attempt_id": 7, "response": BODY}, "names no request"),
+    ({"custom_id": "a1"}, "has no 'response'"),
+    ({"custom_id": "a1", "response": "text"}, "has no 'response'"),
+    ({"custom_id": "a1", "response": {"status_code": "200", "body": BODY}}, "'status_code'"),
+    ({"custom_id": "a1", "response": {}}, "is no answer"),
+    ({"custom_id": "a1", "response": {"body": "<html>"}}, "is no answer"),
+    ({"custom_id": "a1", "response": {"choices": []}}, "is no answer"),
+    ('{"custom_id": "a1", "response": {"choices": NaN}}\n', "line 2"),
+    ({"custom_id": "a0", "response": BODY | {"id": "another"}}, "another answer on line 1"),
+]
+
+
+def test_one_faulty_line_and_nothing_is_taken(tmp_path: Path) -> None:
     bench = make(tmp_path)
-    with pytest.raises(BadInput) as fault:
-        take(bench, {"custom_id": "a0", "response": BODY}, line)
-    (found,) = fault.value.faults
-    assert words in str(found)
-    assert (found.where.endswith("line 2"), bool(found.hint)) == (True, True)
-    assert bench.counts == {"completed": 2, "in_doubt": 2}
+    for line, words in FAULTY:
+        with pytest.raises(BadInput) as fault:
+            take(bench, {"custom_id": "a0", "response": BODY}, line)
+        (found,) = fault.value.faults
+        assert words in str(found), line
+        assert (found.where.endswith("line 2"), bool(found.hint)) == (True, True), line
+        assert bench.counts == {"completed": 2, "in_doubt": 2}, line
 
 
 def test_what_is_not_needed_or_tells_of_an_error_is_counted(tmp_path: Path) -> None:

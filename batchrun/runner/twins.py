@@ -8,6 +8,7 @@ from batchrun.core.answer_check import AnswerCheck
 from batchrun.ledger.cache import Account, Ask, Asking, answers_of, copy_answers, look_up
 from batchrun.ledger.claims import Claim
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.reports import claimable_ids
 
 MOST_HELD = 2_000  # beyond that nothing is taken in until some are let go
 MOST_SIFTED = 500  # at once, while nearly all have their answer
@@ -60,6 +61,10 @@ class Twins:
         hits = [one for one in found if self._is_hit(one)]
         if waiting := [item_id for ask in {one.ask for one in hits} for item_id in self._release(ask)]:
             hits += filter(self._is_hit, await asyncio.to_thread(self._look_up, waiting))
+        if self.appetite and item_ids:  # hints come a few at a time: what follows is looked up without them
+            known = {one.item_id for one in hits}
+            ahead = await asyncio.to_thread(self._look_ahead, max(item_ids))
+            hits += [one for one in ahead if self._is_hit(one) and one.item_id not in known]
         served = await asyncio.to_thread(self._serve, hits) if hits else []
         left: dict[int, int] = {}
         for one in found:
@@ -71,7 +76,8 @@ class Twins:
             else:
                 left[one.item_id] = one.ask
         self._asks |= left
-        self.appetite = MOST_SIFTED if 2 * len(served) > len(found) else 0
+        if found:
+            self.appetite = MOST_SIFTED if 2 * len(served) > len(found) else 0
         return list(left), served
 
     def _is_hit(self, one: Ask) -> bool:
@@ -112,6 +118,13 @@ class Twins:
     def _look_up(self, item_ids: Sequence[int]) -> list[Ask]:
         with self._ledger.read() as connection:
             return look_up(connection, item_ids, self._account)
+
+    def _look_ahead(self, after: int) -> list[Ask]:
+        with self._ledger.read() as connection:
+            following = claimable_ids(
+                connection, self._job_id, after=after, limit=MOST_SIFTED, trial_only=False, now=time.time()
+            )
+            return look_up(connection, following, self._account)
 
     def _serve(self, hits: Sequence[Ask]) -> list[int]:
         """Complete these items by the answers that are there, where they will do; return which moved."""

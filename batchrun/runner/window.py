@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from sqlalchemy import Connection
-
 from batchrun.errors import LedgerFault
 from batchrun.ledger.leases import total_load
 from batchrun.ledger.ledger import Ledger
@@ -83,7 +81,7 @@ class Window:
         with self._ledger.read() as connection:
             # What the workers have room for: what is beyond that would go from one to the other.
             size = HINTS_PER_SLOT * total_load(connection, self._job_id).wants
-            ids = self._claimable(connection, after=self._first(now) - 1, limit=size)
+        ids = self.read(after=self._first(now) - 1, limit=size)
         patience_s = STALE_S if waiting else LOST_S
         known = {one: at for one in ids if (at := self._on_their_way.get(one)) is not None and now - at < patience_s}
         fresh = [one for one in ids if one not in known]
@@ -104,12 +102,9 @@ class Window:
     def read(self, *, after: int, limit: int) -> list[int]:
         """Return claimable items from the ledger, by id."""
         with self._ledger.read() as connection:
-            return self._claimable(connection, after=after, limit=limit)
-
-    def _claimable(self, connection: Connection, *, after: int, limit: int) -> list[int]:
-        return claimable_ids(
-            connection, self._job_id, after=after, limit=limit, trial_only=self._trial_only, now=time.time()
-        )
+            return claimable_ids(
+                connection, self._job_id, after=after, limit=limit, trial_only=self._trial_only, now=time.time()
+            )
 
     def forget_outstanding(self) -> None:
         """Do nothing: what was lost is found out by itself."""

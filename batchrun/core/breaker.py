@@ -32,6 +32,7 @@ class Breaker:
     total: int
     failed: int = 0  # items already failed when the run began
     fail_on_error: float | None = None
+    model: str | None = None  # the job's; a line may name another one
     answers: int = 0
     has_looked_back: bool = False
     _routes: set[str] = field(default_factory=set)  # that gave answers
@@ -49,14 +50,17 @@ class Breaker:
         self._routes.update(routes)
         self.answers = self.answers or len(routes)
 
-    def is_own_fault(self, item_id: int, evidence: Evidence, *, path: str) -> bool:
+    def is_own_fault(self, item_id: int, evidence: Evidence, *, path: str, model: str | None = None) -> bool:
         """Say whether a refusal is this item's own fault: others are answered, and it is refused again.
 
-        A route that the endpoint does not know, while it answers on others, is the fault of the lines that name it.
+        A route that the endpoint does not know, while it answers on others, is the fault of the lines that name it; and
+        so is a model that is unknown or forbidden, where it is not the job's.
         """
         if evidence.cause == ROUTE:
             return bool(self._routes) and path not in self._routes
-        return evidence.cause in _MAYBE_OWN and self.answers > 0 and item_id in self._refused_before
+        if evidence.cause not in _MAYBE_OWN or not self.answers:
+            return False
+        return item_id in self._refused_before or model not in (None, self.model)
 
     def saw(self, item_id: int, evidence: Evidence, to: ItemState, *, path: str) -> Trip | None:
         """Take note of one attempt; return why the job must stop, if it must."""
@@ -67,8 +71,7 @@ class Breaker:
             if evidence.cause is None:
                 self._row.clear()
                 return None
-        is_own_route = evidence.cause == ROUTE and to is ItemState.FAILED
-        if evidence.scope is Scope.EVERYONE and not is_own_route:
+        if evidence.scope is Scope.EVERYONE and to is not ItemState.FAILED:
             return self._refusal(item_id, evidence)
         if evidence.scope in (Scope.THROTTLE, Scope.UNREACHABLE):
             return None
@@ -76,7 +79,7 @@ class Breaker:
             self.failed += 1
             if trip := self._too_many_failed():
                 return trip
-        if is_own_route or evidence.cause in _CERTAINLY_OWN:
+        if evidence.cause == ROUTE or evidence.cause in _CERTAINLY_OWN:
             return None
         self._row.add(item_id)
         if len(self._row) >= self.in_a_row:

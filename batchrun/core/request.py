@@ -199,6 +199,12 @@ def most_output_tokens(path: str, body: bytes) -> int:
     return min(limit * _answer_count(path, fields, {}), _MOST_OUTPUT_TOKENS) if limit else 0
 
 
+def model_of(body: bytes) -> str | None:
+    """Return the model that a request asks for; None where it names none."""
+    model = from_json(body).get("model")
+    return model if isinstance(model, str) else None
+
+
 def _digest(seeds: dict[str, blake2b], path: str, content: bytes) -> bytes:
     digest = seeds[path].copy()
     digest.update(content)

@@ -52,12 +52,13 @@ class Outage:
         """Probe until the endpoint answers anything; a job that never reached it stops soon."""
         was_reached = self._performer.has_reached
         limit_s = self._limit_s if was_reached else self._waits.never_reached_s
-        began = time.monotonic() - (evidence.timing.duration_s if evidence.timing else 0.0)
+        clock = asyncio.get_running_loop().time
+        began = clock() - (evidence.timing.duration_s if evidence.timing else 0.0)
         message = evidence.message or "the endpoint cannot be reached"
         self.note = f"endpoint down: {message}; going on when it is back, stopping after {_minutes(limit_s)}"
         if was_reached:
             await self._write(lambda connection: self._pause(connection, message))
-        while time.monotonic() - began <= limit_s:
+        while clock() - began <= limit_s:
             if await self._endpoint.is_reachable():
                 break
             await asyncio.sleep(self._waits.probe_s)

@@ -9,12 +9,12 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from batchrun.core.breaker import ROUTE, Breaker, Trip
+from batchrun.core.breaker import Breaker, Trip
 from batchrun.core.gauge import Gauge
 from batchrun.core.outcome import Break, BreakKind, Charge, Evidence, Reply, Scope, Timing
 from batchrun.core.pace import Pace
 from batchrun.core.rate import Permit
-from batchrun.core.request import most_tokens
+from batchrun.core.request import model_of, most_tokens
 from batchrun.core.retry import Decision, decide
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.errors import LedgerFault
@@ -299,7 +299,7 @@ class Performer:
         """Settle what came of a claim: its item, its money, its permit."""
         if (permit := self._passed.pop(claim.key, None)) is not None:
             self._count(permit, evidence)
-        if evidence.cause == ROUTE and not self.breaker.has_looked_back:
+        if evidence.scope is Scope.EVERYONE and not self.breaker.has_looked_back:
             self.breaker.look_back(await self._means.answered_routes())
         self.gauge.saw(time.monotonic(), evidence)
         decision = self._decide(claim, evidence)
@@ -340,8 +340,10 @@ class Performer:
     def _decide(self, claim: Claim, evidence: Evidence) -> Decision:
         if evidence.cause == TOO_LARGE_FOR_TPM:
             return Decision(ItemState.FAILED, cause=evidence.cause, message=evidence.message)
-        if evidence.scope is Scope.EVERYONE and self.breaker.is_own_fault(claim.item_id, evidence, path=claim.path):
-            return Decision(ItemState.FAILED, counted=1, cause=evidence.cause, message=evidence.message)
+        if evidence.scope is Scope.EVERYONE:
+            model = model_of(claim.body)
+            if self.breaker.is_own_fault(claim.item_id, evidence, path=claim.path, model=model):
+                return Decision(ItemState.FAILED, counted=1, cause=evidence.cause, message=evidence.message)
         return decide(evidence, claim.tries, self._rules.policy)
 
     def _warn_everyone(self, evidence: Evidence) -> None:

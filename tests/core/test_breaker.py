@@ -45,6 +45,21 @@ def test_one_item_whose_own_model_is_unknown_fails_alone() -> None:
     assert not _saw(breaker, (7, evidence, I.FAILED), (7, evidence, I.FAILED), (7, evidence, I.FAILED))
 
 
+@pytest.mark.parametrize("cause", ["forbidden", "model_not_found"])
+def test_lines_that_name_a_model_they_may_not_use_fail_alone_also_one_after_another(cause: str) -> None:
+    breaker = Breaker(concurrency=8, total=100, model="m")
+    evidence = _refused(cause, Scope.EVERYONE)
+    assert not breaker.is_own_fault(7, evidence, path=CHAT, model="other"), "nothing was answered yet"
+    assert not _saw(breaker, (1, ANSWER, I.COMPLETED))
+    assert not breaker.is_own_fault(7, evidence, path=CHAT, model="m")
+    assert not breaker.is_own_fault(7, evidence, path=CHAT, model=None)
+    for item in range(11):
+        assert breaker.is_own_fault(item, evidence, path=CHAT, model="other")
+        assert not _saw(breaker, (item, evidence, I.FAILED))
+    (trip,) = _saw(breaker, (11, evidence, I.FAILED))  # and no answer in between: the endpoint may refuse everything
+    assert trip.reason == "failures_in_a_row"
+
+
 def test_a_route_that_the_endpoint_lacks_is_the_fault_of_its_own_lines_once_others_are_answered() -> None:
     unknown = _refused("route_not_found", Scope.EVERYONE)
     now, before = Breaker(concurrency=8, total=100), Breaker(concurrency=8, total=100)

@@ -174,7 +174,7 @@ class Bench:
         self.worker: Worker = enter(self.ledger, name="bench", now=time.time())
         now = time.time()
         spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
-        spec |= {"fail_on_error": self.fail_on_error, "endpoint_down_limit_s": 0.5}
+        spec |= {"model": "m", "fail_on_error": self.fail_on_error, "endpoint_down_limit_s": 0.5}
         spec["cache"] = self.cache
         spec["response_schema"] = self.response_schema
         spec["error_file"] = str(self.folder / "out.errors.jsonl")
@@ -265,7 +265,7 @@ class Bench:
         return asyncio.run(work())
 
 
-async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Wait on the event loop until something holds."""
     deadline = time.monotonic() + timeout_s
     while not holds():

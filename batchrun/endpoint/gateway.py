@@ -63,7 +63,8 @@ WORDED_BY_OPENAI = ("OpenAI", "Azure")
 NO_JSON_ERROR = re.compile(r"\A(?:Error code: \d+\Z|<)")  # what that client says of a body that is none
 # Trouble on the way to a server, or with its answer, in the words of gateways and of the clients within them.
 TROUBLE = re.compile(
-    r"\bupstream\b|bad gateway|gateway time-?out|connection (error|reset|aborted|closed|lost)|socket hang up|econnreset"
+    r"\bupstream\b(?! (?:has )?(?:refused|rejected|denied))"  # it says no, which is an answer
+    r"|bad gateway|gateway time-?out|connection (error|reset|aborted|closed|lost)|socket hang up|econnreset"
     r"|server disconnected|broken pipe|\[errno \d+\]|timed out|payload is not completed|incomplete read"
     r"|original response|unable to get json response|(error|fail\w*) (converting|processing|parsing)"
     r"|(empty or )?invalid response|no 'choices'|expecting value: line|unterminated string"

@@ -43,7 +43,7 @@ def has_whole_float(value: Any) -> bool:
 FLAT = {name: SCHEMA[name] for name in ("type", "properties", "required", "additionalProperties")}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(values_of(FLAT, SCHEMA))
 def test_a_spec_that_the_schema_describes_is_taken(spec: dict[str, Any]) -> None:
     spec["price"] = spec.get("price") or PRICE  # a limit on cost needs one
@@ -58,7 +58,7 @@ def test_a_spec_that_the_schema_describes_is_taken(spec: dict[str, Any]) -> None
     assert found is not None
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(key=st.sampled_from(KEYS), value=ANYTHING)
 def test_of_any_value_of_any_key_schema_and_check_say_the_same(key: str, value: Any) -> None:
     assume(not has_whole_float(value))
@@ -67,7 +67,7 @@ def test_of_any_value_of_any_key_schema_and_check_say_the_same(key: str, value: 
 
 
 @given(key=st.sampled_from(KEYS), data=st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_value_beside_the_bounds_is_refused_by_both(key: str, data: st.DataObject) -> None:
     spec = SEVEN | {"price": PRICE} | {key: data.draw(beside(SCHEMA["properties"][key]))}
     assert not VALIDATOR.is_valid(spec)

@@ -101,7 +101,7 @@ def test_a_gzip_file_that_was_cut_anywhere_is_named(empty: Gate) -> None:
         assert "cut short" in ended.out or "damaged gzip" in ended.out, length
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(at=st.integers(0, len(GZ) - 1), bit=st.integers(0, 7))
 def test_a_gzip_file_with_one_bit_turned_is_never_run_as_if_nothing_had_happened(gate: Gate, at: int, bit: int) -> None:
     spoilt = bytearray(GZ)

@@ -5,16 +5,22 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 
 from batchrun.core.retry import Tries
 from batchrun.core.states import ITEM_MOVES, ItemState
+from batchrun.ledger.cache import Ask, copy_answers
 from batchrun.ledger.claims import Claim
 from batchrun.ledger.consents import Stopped
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.schema import attempt_key
+from batchrun.ledger.replays import Place, replay
+from batchrun.ledger.revalidation import Verdict, revalidate
+from batchrun.ledger.schema import attempt_key, attempts
 from batchrun.ledger.settle import Settled, settle
 from tests.ledger.desk import (
     ANSWERED,
+    ENDPOINT,
+    INVALID,
     NOT_SENT,
     REFUSED,
     SERVER_ERROR,
@@ -110,7 +116,8 @@ RECORDS = {"settle", "adopt", "correct"}
 
 
 def test_every_move_of_the_table_has_its_verb_here() -> None:
-    assert set(VERBS) == set(TARGET) == set(ITEM_MOVES)
+    assert set(VERBS) == set(TARGET)
+    assert set(VERBS) | set(WITH_MORE) == set(ITEM_MOVES)
     assert set(BRING) == set(ItemState)
 
 
@@ -137,6 +144,68 @@ def test_an_item_moves_from_the_states_of_the_table_and_from_no_other(ledger: Le
             rows["answers"] = rows_before["answers"]
             rows["jobs"] = rows_before["jobs"]
         assert rows == rows_before
+
+
+# -- moves that ask for more than a state ------------------------------------------------------------------------------
+
+
+def _copied(desk: Desk) -> None:
+    """Give the item the answer of another one that asked the same."""
+    other = Desk.open(desk.ledger)
+    claimed = other.claim_one()
+    other.settle(claimed, ANSWERED)
+    row = desk.item()
+    hit = Ask(row["id"], row["fence"], 1, claimed.key, is_out=False)
+    with desk.ledger.write() as connection:
+        copy_answers(connection, desk.job_id, [hit], worker_id=desk.worker, now=desk.now)
+
+
+def _replayed(desk: Desk) -> None:
+    """Ask again under the key of its doubt, which its endpoint honours."""
+    desk.force_job(holder=desk.worker)
+    row = desk.item()
+    with desk.ledger.write() as connection:
+        keys = {"idempotency_key": "a key", "account": "mine"}
+        connection.execute(update(attempts).where(attempts.c.job_id == desk.job_id).values(keys))
+        place = Place(ENDPOINT, "mine", 3_600.0)
+        order = {"job_id": desk.job_id, "item_id": row["id"], "fence": row["fence"], "worker_id": desk.worker}
+        replay(connection, **order, place=place, now=desk.now)
+
+
+def _judged_anew(desk: Desk) -> None:
+    """Judge its answer by another schema: what was valid is not, and what was invalid is valid."""
+    row = desk.item()
+    state = I(row["state"])
+    fault = "too short" if state is I.COMPLETED else None
+    with desk.ledger.write() as connection:
+        verdict = Verdict(row["id"], row["fence"], row["answer_key"] or attempt_key(row["id"], 1), state, fault)
+        revalidate(connection, desk.job_id, [verdict])
+
+
+WITH_MORE: dict[str, Callable[[Desk], object]] = {
+    "copy": _copied,
+    "replay": _replayed,
+    "revalidate": _judged_anew,
+}
+BRING_MORE = {"an invalid answer": _then(lambda desk: desk.settle(desk.claim_one(), INVALID)), **BRING}
+
+
+@pytest.mark.parametrize("state", list(BRING_MORE))
+@pytest.mark.parametrize("verb", list(WITH_MORE))
+def test_a_move_that_asks_for_more_is_made_from_the_states_of_the_table_alone(
+    ledger: Ledger, state: str, verb: str
+) -> None:
+    desk = BRING_MORE[state](ledger)
+    before = desk.item()
+    WITH_MORE[verb](desk)
+    after = desk.item()
+    move = ITEM_MOVES[verb]
+    # A failed item has something to be judged anew only where it failed for its answer.
+    if before["state"] in move.sources and not (verb == "revalidate" and state == I.FAILED):
+        assert after["state"] in move.targets - {before["state"]}
+        assert after["fence"] == before["fence"] + 1
+    else:
+        assert after == before
 
 
 def test_a_refused_item_move_that_is_no_evidence_leaves_the_money_as_it_was(ledger: Ledger) -> None:
@@ -214,7 +283,7 @@ for _verb in sorted(set(VERBS) - {"settle", "release", "correct"}):
 
 
 def test_every_target_of_every_move_has_its_scenario_here() -> None:
-    legal = {(move.name, target) for move in ITEM_MOVES.values() for target in move.targets}
+    legal = {(name, target) for name, move in ITEM_MOVES.items() for target in move.targets if name in VERBS}
     assert set(SCENARIOS) == legal
 
 

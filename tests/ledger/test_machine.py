@@ -276,7 +276,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 @pytest.mark.timeout(900 if EXAMPLES else 180)
 def test_the_ledger_follows_its_model_and_bills_nothing_in_silence(shared_ledger: Ledger) -> None:
-    examples = EXAMPLES or (80 if shared_ledger.is_sqlite else 20)
+    examples = EXAMPLES or (50 if shared_ledger.is_sqlite else 12)
     run_state_machine_as_test(
         lambda: LedgerMachine(shared_ledger),
         settings=settings(

@@ -10,7 +10,7 @@ import pytest
 from tests.proof.chains import draw
 from tests.proof.conftest import SEED, Prove
 
-CHAINS = 5
+CHAINS = 2
 
 
 @pytest.mark.process

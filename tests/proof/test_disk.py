@@ -10,7 +10,7 @@ import pytest
 from tests.proof.conftest import ROOT, SEED
 from tests.proof.disk import LARGEST_BYTES, SMALLEST_BYTES, draw
 
-CUTS = 20
+CUTS = 5
 
 
 @pytest.mark.process

@@ -10,7 +10,7 @@ import pytest
 
 from tests.proof.conftest import SEED, Prove
 
-CASES, PARTS = 120, 4
+CASES, PARTS = 24, 2
 
 
 @pytest.mark.process

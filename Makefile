@@ -1,7 +1,7 @@
 # Two commands on a fresh machine with Python 3.11 and its venv: `make demo` and `make test`.
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 PYTEST_ARGS ?=
 WORKERS ?= 2
 

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from itertools import count
 from typing import TypeVar
+from zlib import crc32
 
 import pytest
 
@@ -18,6 +20,33 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.upper().startswith(("BATCHRUN_", "OPENAI_")) or name.upper().endswith("_PROXY"):
             del os.environ[name]
+
+
+# Whole processes that run for seconds: all of them together take longer than anybody waits for.
+LONG = (
+    "tests/process/",
+    "tests/proof/test_matrix.py",
+    "tests/proof/test_chains.py",
+    "tests/proof/test_disk.py",
+    "tests/ledger/test_machine.py",
+    "tests/ledger/test_move.py",
+    "tests/cli/test_terminal.py",
+    "tests/cli/test_series.py",
+    "tests/test_demo.py",
+    "tests/test_local.py",
+)
+SHARES = 4
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In CI, run a quarter of the long tests, another one each day. `make test` runs them all, as does ALL_TESTS=1."""
+    if os.environ.get("CI", "").lower() not in ("true", "1") or os.environ.get("ALL_TESTS"):
+        return
+    today = datetime.now(UTC).date().toordinal() % SHARES
+    late = [item for item in items if item.nodeid.startswith(LONG) and crc32(item.nodeid.encode()) % SHARES != today]
+    config.hook.pytest_deselected(items=late)
+    gone = set(late)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session")

@@ -210,7 +210,7 @@ class World:
         for item in self.model.items:
             billed = sum(attempt.is_billed for attempt in item.attempts.values())
             if self.model.on_unknown == "hold":
-                assert billed <= 1 + item.consents, "a silent second bill"
+                assert billed <= 1 + item.consents + item.reasks, "a silent second bill"
             self._check_states(item)
 
     def _check_states(self, item: Item) -> None:
@@ -252,7 +252,8 @@ class World:
     def _of_item(self, number: int, item: Item, names: dict[int, int]) -> Key:
         attempts = tuple(self._of_attempt((number, fence), one, names) for fence, one in item.attempts.items())
         owner = None if item.worker is None else names.setdefault(item.worker, len(names))
-        account = (item.tries, item.throttled_s, item.consents, item.permits, item.answer, item.by_useless_answer)
+        account = (item.tries, item.throttled_s, item.reasks, item.consents, item.permits)
+        account += (item.answer, item.by_useless_answer)
         return item.state, item.fence, owner, account, attempts
 
     def _of_attempt(self, of: tuple[int, int], one: Attempt, names: dict[int, int]) -> Key:

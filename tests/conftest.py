@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
 
 import pytest
 
+from batchrun.ledger.ledger import Ledger
 from tests import services
 
 Server = TypeVar("Server")
+_OPEN = Ledger.__init__
 
 
 def pytest_configure() -> None:
@@ -47,6 +49,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=late)
     gone = set(late)
     items[:] = [item for item in items if item not in gone]
+
+
+@pytest.fixture(autouse=True)
+def _closed_ledgers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close what a test opened: a test process runs thousands of tests, and a ledger keeps three files open."""
+    opened: list[Ledger] = []
+
+    def remember(ledger: Ledger, *args: Any, **named: Any) -> None:
+        opened.append(ledger)
+        _OPEN(ledger, *args, **named)
+
+    monkeypatch.setattr(Ledger, "__init__", remember)
+    yield
+    for ledger in opened:
+        if hasattr(ledger, "engine"):
+            ledger.close()
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,10 @@ def takes_a_display(stream: TextIO | None) -> bool:
 
 def can_take(stream: TextIO) -> bool:
     """Say whether a line can be written without waiting: a reader that reads nothing must not stop a run."""
+    poll = select.poll()
     try:
-        return bool(select.select([], [stream.fileno()], [], 0)[1])
+        poll.register(stream.fileno(), select.POLLOUT)
+        return bool(poll.poll(0))
     except (OSError, ValueError):
         return True  # what is wrong with it, writing will say
 

@@ -46,9 +46,10 @@ def _read_line(fd: int) -> str:
 
 def _watch_lifeline(fd: int, parent: int) -> None:
     """Stop this process when standard input ends, or when its parent is gone though a copy of the pipe lives on."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
     while os.getppid() == parent:
-        readable, _, _ = select.select([fd], [], [], PARENT_CHECK_S)
-        if readable and not os.read(fd, 4096):
+        if poll.poll(1_000 * PARENT_CHECK_S) and not os.read(fd, 4096):
             break
     os.kill(os.getpid(), signal.SIGTERM)
 

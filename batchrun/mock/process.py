@@ -118,8 +118,10 @@ class MockProcess:
 def _read_line(pipe: IO[bytes], timeout_s: float) -> bytes:
     deadline = time.monotonic() + timeout_s
     line = b""
+    poll = select.poll()  # select() refuses a descriptor above 1,023
+    poll.register(pipe, select.POLLIN)
     while not line.endswith(b"\n"):
-        readable, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0.0))
+        readable = poll.poll(1_000 * max(deadline - time.monotonic(), 0.0))
         piece = os.read(pipe.fileno(), 4096) if readable else b""
         if not piece:
             raise OSError("the mock endpoint said nothing")

@@ -132,6 +132,13 @@ def take_terminal(then: Callable[[], None] | None) -> None:
         then()
 
 
+def has_more(fd: int, within_s: float) -> bool:
+    """Say whether there is something to read, waiting for it a little."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(1_000 * within_s))
+
+
 def take_keys() -> None:
     """Make the terminal this process' stdin too: it may ask then."""
     sys.stdin = open(os.ttyname(1))  # noqa: SIM115
@@ -172,7 +179,7 @@ class Terminal:
 
     def read(self, within_s: float = 0.0) -> None:
         """Take what was written meanwhile."""
-        while select.select([self._hand], [], [], within_s)[0]:
+        while has_more(self._hand, within_s):
             within_s = 0.0
             data = os.read(self._hand, 1 << 16)
             self.written += data

@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import select
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from batchrun.cli.main import cli, run
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.names import MOST_NAMES, job_names
 from tests.cli.contract import read_stream
+from tests.cli.terminal import has_more
 from tests.ledger.desk import hire
 from tests.ledger.desk import register as register_job
 
@@ -222,7 +222,7 @@ class Terminal:
         deadline = time.monotonic() + timeout_s
         while text not in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x07", "", self.seen):
             assert time.monotonic() < deadline, f"{text!r} did not come:\n{self.seen}"
-            if select.select([self._fd], [], [], 0.1)[0]:
+            if has_more(self._fd, 0.1):
                 self.seen += os.read(self._fd, 65_536).decode("utf-8", "replace")
 
     def end(self) -> None:

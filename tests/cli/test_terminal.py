@@ -183,7 +183,7 @@ def test_a_stop_and_a_go_on_overwrite_nothing_of_the_shell(make_lab: Callable[..
         shown.until(lambda text: "in flight 8/8" in text, "requests are out")
         while True:
             shown.run.kill(signal.SIGSTOP)
-            until(lambda: process_state(shown.run) == "T", "it has stopped")
+            until(lambda: process_state(shown.run.process.pid) == "T", "it has stopped")
             shown.read()
             if shown.written.endswith(b"\x1b[J"):
                 break  # and not in the middle of a frame

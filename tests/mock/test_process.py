@@ -32,6 +32,20 @@ os.read(os.pipe()[0], 1)
 """
 
 
+CROWDED = """
+import os, resource
+from batchrun.mock.config import MockConfig
+from batchrun.mock.process import MockProcess
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4_096), hard))
+while os.open(os.devnull, os.O_RDONLY) < 1_100:
+    pass
+with MockProcess(MockConfig()) as mock:
+    print(mock.stats()["billed"])
+"""
+
+
 def post(port: int) -> int:
     async def test() -> int:
         client = await Client.connect(port)
@@ -53,6 +67,11 @@ def test_a_mock_process_serves_counts_and_logs(tmp_path: Path) -> None:
         assert mock.stats()["billed"] == 0
         assert mock.log_path == log
     assert read_log(log).by_outcome == {"answered": 1}
+
+
+def test_it_starts_from_a_process_that_has_more_than_a_thousand_files_open() -> None:
+    ended = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
 
 
 def test_a_killed_mock_is_gone_and_its_log_is_whole(tmp_path: Path) -> None:

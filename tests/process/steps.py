@@ -100,20 +100,21 @@ def stop_between_writes(lab: Lab, run: Run) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         run.kill(signal.SIGSTOP)
-        until(lambda: process_state(run) == "T", "it has stopped")
-        if not _is_locked(lab):
+        until(lambda: process_state(run.process.pid) == "T", "it has stopped")
+        if not is_locked(lab):
             break
         run.kill(signal.SIGCONT)
         assert time.monotonic() < deadline
         run.process.join(0.003)
 
 
-def process_state(run: Run) -> str:
+def process_state(pid: int) -> str:
     """Return the state letter of a process: T is a stopped one."""
-    return Path(f"/proc/{run.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def _is_locked(lab: Lab) -> bool:
+def is_locked(lab: Lab) -> bool:
+    """Say whether a process is writing to the SQLite ledger."""
     module = sqlite_module()
     connection = module.connect(lab.folder / ".batchrun" / "ledger.db", timeout=0, isolation_level=None)
     try:

@@ -1,13 +1,11 @@
 """One run of the matrix: a scene in which a process dies at a hit of a point, and what comes after."""
 
 import shutil
-import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from batchrun.errors import BatchrunError
 from batchrun.ledger.ledger import Ledger
 from tests.lab import Lab
 from tests.process.steps import ids
@@ -42,16 +40,12 @@ def make_empty_ledger(path: Path) -> None:
 
 def run_case(case: Case, folder: Path, *, seed: int, postgres: str, empty_ledger: Path) -> Report:
     """Play a case in an empty folder, in forks of this process, which opens nothing itself."""
-    began = time.monotonic()
     report = Report(str(case))
-    try:
+    with report.writing():
         if case.backend == "sqlite" and case.hit and case.point not in FIRST_OPENING:
             (folder / ".batchrun").mkdir()
             shutil.copy(empty_ledger, folder / ".batchrun" / "ledger.db")
         _Play(case, folder, seed, postgres, report).run()
-    except (AssertionError, TimeoutError, BatchrunError) as error:
-        report.verdict.faults.append(f"{type(error).__name__}: {error}")
-    report.took_s = time.monotonic() - began
     return report
 
 

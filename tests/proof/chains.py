@@ -24,8 +24,6 @@ if __name__ == "__main__":
 from sqlalchemy import select
 
 from batchrun.core.states import JobState
-from batchrun.errors import BatchrunError
-from batchrun.ledger.engines import sqlite_module
 from batchrun.ledger.liveness import Observer
 from batchrun.ledger.schema import workers
 from batchrun.runner.sweep import sweep
@@ -33,7 +31,7 @@ from batchrun.settings import Settings
 from batchrun.wiring import open_house
 from tests import services
 from tests.lab import Lab
-from tests.process.steps import ids, standing_or_none
+from tests.process.steps import ids, is_locked, process_state, standing_or_none
 from tests.proof.forks import fork, kill
 from tests.proof.lanes import LANES, Lanes, in_schema, prepare, sum_up, tell
 from tests.proof.scenes import RESUME, SUBMIT
@@ -96,13 +94,9 @@ def draw(seed: str) -> Chain:
 
 def run_chain(chain: Chain, folder: Path, *, postgres: str, redis: str) -> Report:
     """Play a chain in an empty folder, in forks of this process, which opens nothing itself."""
-    began = time.monotonic()
     report = Report(str(chain))
-    try:
+    with report.writing():
         _Play(chain, folder, postgres, redis, report).run()
-    except (AssertionError, TimeoutError, BatchrunError) as error:
-        report.verdict.faults.append(f"{type(error).__name__}: {error}")
-    report.took_s = time.monotonic() - began
     return report
 
 
@@ -226,9 +220,9 @@ class _Play:
         """Stop a process while it does not lock the ledger; False where it ended before."""
         while actor.is_alive():
             actor.signal(signal.SIGSTOP)
-            while actor.is_alive() and _letter(actor.pid) != "T":
+            while actor.is_alive() and process_state(actor.pid) != "T":
                 time.sleep(0.001)
-            if self._chain.backend == "postgres" or not self._stage.apart(partial(_is_locked, self._stage.lab)):
+            if self._chain.backend == "postgres" or not self._stage.apart(partial(is_locked, self._stage.lab)):
                 return actor.is_alive()
             actor.signal(signal.SIGCONT)
             time.sleep(0.003)
@@ -245,21 +239,6 @@ class _Play:
 def _is_registered(lab: Lab) -> bool:
     standing = standing_or_none(lab)
     return standing is not None and standing.job.state is not JobState.VALIDATING
-
-
-def _letter(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def _is_locked(lab: Lab) -> bool:
-    module = sqlite_module()
-    connection = module.connect(lab.folder / ".batchrun" / "ledger.db", timeout=0, isolation_level=None)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
-    except module.OperationalError:
-        return True
-    return False
 
 
 def _hide_lock(lab: Lab, pid: int) -> bool:

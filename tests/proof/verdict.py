@@ -1,11 +1,15 @@
 """The judge: what holds of a job at its end, by the endpoint's own log, however many processes died on the way."""
 
+import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
 from batchrun.core.states import FINAL_JOB_STATES, AttemptState, ItemState
+from batchrun.errors import BatchrunError
 from batchrun.ledger.schema import attempts, items, split_key
 from tests.lab import Lab, assert_accounts_agree, assert_outputs_whole
 from tests.process.steps import standing_or_none
@@ -35,6 +39,16 @@ class Report:
     hits: dict[str, int] = field(default_factory=dict)  # of points, in the process that was to die
     verdict: Verdict = field(default_factory=Verdict)
     took_s: float = 0.0
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Time a run; where it breaks off, that is a fault of its verdict."""
+        began = time.monotonic()
+        try:
+            yield
+        except (AssertionError, TimeoutError, BatchrunError) as error:
+            self.verdict.faults.append(f"{type(error).__name__}: {error}")
+        self.took_s = time.monotonic() - began
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from batchrun.core.concurrency import Concurrency
@@ -15,6 +16,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import count_items
 from batchrun.runner.pricing import reprice
 from batchrun.runner.purged import SEND, refuse_purged
+from batchrun.runner.standing import Standing
 
 Gate = Literal["stop", "again", "past"]
 
@@ -53,11 +55,7 @@ def change_of_mind(
 
     def step(job: Job) -> None:
         now = time.time()
-        if job.state is JobState.FAILED or job.state is JobState.VALIDATING:
-            raise IllegalMove(
-                f"job {job.task_id!r} was never completely registered",
-                hint="submit its spec again: batchrun submit SPEC",
-            )
+        _refuse_half_registered(job)
         if job.is_purged:
             if _would_send(ledger, job, on_unknown=on_unknown, cancelled=cancelled):
                 refuse_purged(job, SEND)
@@ -89,6 +87,49 @@ def change_of_mind(
                 reopen_cancelled(connection, job.id, now=now)
 
     return step
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePlan:
+    """What a resume would find and do; each count is of items."""
+
+    to_send: int
+    to_send_again: int  # of those in doubt, at the most: each may be billed a second time
+    in_doubt: int  # that stay so
+    unsettled: int  # in flight: of a living process they finish, of a dead one they are adopted or become doubts
+    kept: int  # answers
+
+
+def plan_resume(
+    ledger: Ledger, standing: Standing, *, on_unknown: str | None = None, cancelled: bool = False
+) -> ResumePlan:
+    """Say what a resume would do. Writes nothing.
+
+    Raises:
+        IllegalMove: the job is in a state from which nothing goes on, or what is to be sent again was purged.
+    """
+    job, counts = standing.job, standing.counts
+    _refuse_half_registered(job)
+    if job.is_purged and _would_send(ledger, job, on_unknown=on_unknown, cancelled=cancelled):
+        refuse_purged(job, SEND)
+    is_over = job.was_cancelled and not cancelled
+    again = 0 if is_over or (on_unknown or job.on_unknown) != "retry" else counts[ItemState.IN_DOUBT]
+    reopened = counts[ItemState.CANCELLED] if cancelled and job.was_cancelled else 0
+    return ResumePlan(
+        to_send=(0 if is_over else counts[ItemState.PENDING]) + reopened,
+        to_send_again=again,
+        in_doubt=counts[ItemState.IN_DOUBT] - again,
+        unsettled=counts[ItemState.RUNNING],
+        kept=counts[ItemState.COMPLETED],
+    )
+
+
+def _refuse_half_registered(job: Job) -> None:
+    if job.state is JobState.FAILED or job.state is JobState.VALIDATING:
+        raise IllegalMove(
+            f"job {job.task_id!r} was never completely registered",
+            hint="submit its spec again: batchrun submit SPEC",
+        )
 
 
 def _would_send(ledger: Ledger, job: Job, *, on_unknown: str | None, cancelled: bool) -> bool:

@@ -230,6 +230,8 @@ def _settle_it(show: Show) -> None:
     assert show.run("reconcile", "batch-001", "--replay", "--dry-run")[0]["asked"][0]["result"] == "in_doubt"
     show.run("reconcile", "batch-001", "--fail", "--dry-run")
     show.run("reconcile", "batch-001", "--retry", "--no-run")
+    plan = show.run("resume", "batch-001", "--dry-run")[0]
+    assert (plan["kind"], plan["to_send"], plan["to_send_again"], plan["holder"]) == ("resume", 1, 0, None)
     show.run("resume", "batch-001", code=6)
     show.run("reconcile", "batch-001", "--fail", code=3)
     show.run("revalidate", "batch-001", "--dry-run")

@@ -51,6 +51,10 @@ def test_a_pause_stops_the_sends_and_resume_goes_on(running: tuple[Lab, Run]) ->
     assert not again["applied"]
     standing = lab.standing()
     assert (standing.job.state, standing.job.reason) == (JobState.PAUSED, "paused_by_user")
+    planned = lab.run("resume", TASK, "--dry-run", "--json").json
+    left = standing.counts[ItemState.PENDING]
+    assert (planned["to_send"], planned["kept"], planned["unsettled"]) == (left, COUNT - left, 0)
+    assert lab.standing().job == standing.job
     assert lab.arrivals() == at_rest
     resumed = lab.run("resume", TASK)
     assert resumed.wait() == 0, resumed.err

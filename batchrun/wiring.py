@@ -25,10 +25,10 @@ from batchrun.ledger.opening import open_ledger
 from batchrun.queue.broker import SCHEMES, BrokerQueue
 from batchrun.queue.embedded import EmbeddedQueue
 from batchrun.queue.windows import RedisWindows
+from batchrun.runner.clocks import boot_clock
 from batchrun.runner.ends import Waits
 from batchrun.runner.gear import Gear
 from batchrun.runner.means import Rules
-from batchrun.runner.perform import boot_clock
 from batchrun.runner.policy import make_policy
 from batchrun.settings import Settings
 

@@ -409,8 +409,7 @@ class Session:
         return task
 
     async def _flush_partial(self) -> None:
-        fresh, self._performer.completed = self._performer.completed, []
-        if fresh:
+        if fresh := self._performer.tally.take_completed():
             await asyncio.to_thread(self._partial.add, fresh)
 
     def _why_waiting(self, is_held: bool) -> str | None:

@@ -34,6 +34,7 @@ class Tally:
     in_flight: int = 0
     last_failure: Failure | None = None
     last_answer_at: float | None = None
+    completed: list[int] = field(default_factory=list)  # items newly completed, for the partial output
     latencies_s: deque[float] = field(default_factory=lambda: deque(maxlen=2_000))
     _recent: deque[tuple[float, int, int]] = field(default_factory=deque)  # second, items, tokens
 
@@ -71,6 +72,11 @@ class Tally:
             self._recent.append((second, 1, tokens))
         while self._recent and self._recent[0][0] < now - WINDOW_S - 1:
             self._recent.popleft()
+
+    def take_completed(self) -> list[int]:
+        """Return the items that were completed since this was asked last."""
+        fresh, self.completed = self.completed, []
+        return fresh
 
     def measure_anew(self, now: float) -> None:
         """Forget the rates so far: what comes now is another kind of work."""

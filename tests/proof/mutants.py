@@ -173,14 +173,14 @@ MUTANTS = (
     ),
     Mutant(
         "a released claim is sent all the same",
-        "batchrun/runner/perform.py",
-        "        is_mine = self._permits.pop(claim.key, None) is not None  # or it was released in the meantime\n",
-        "        is_mine = self._permits.pop(claim.key, None) is not None or True\n",
+        "batchrun/runner/lane.py",
+        "        is_mine = owner.take_out(claim)  # or it was released in the meantime\n",
+        "        is_mine = owner.take_out(claim) or True\n",
         ("tests/runner",),
     ),
     Mutant(
         "an old claim is sent",
-        "batchrun/runner/perform.py",
+        "batchrun/runner/lane.py",
         " or boot_clock() - claimed_at > self._means.longest_claim_age_s",
         "",
         ("tests/runner", "tests/process/test_signals.py"),

@@ -25,11 +25,11 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, enter
 from batchrun.ledger.register import Line, write_items
 from batchrun.ledger.reports import count_items
+from batchrun.runner.clocks import boot_clock
 from batchrun.runner.ends import End, Waits
 from batchrun.runner.gear import Gear, Voice
 from batchrun.runner.means import Rules, Take
 from batchrun.runner.partial import PartialOutput
-from batchrun.runner.perform import boot_clock
 from batchrun.runner.policy import make_policy
 from batchrun.runner.session import Session
 

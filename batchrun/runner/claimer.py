@@ -1,0 +1,233 @@
+"""From hints to claims: what waits, which of it is claimed now, and what goes back unsent.
+
+A claim is the right to send one request, and is in hand until somebody takes it out: the sender, before the first byte,
+or whoever releases it. Whoever has taken it acts, and nobody else does.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from batchrun.core.breaker import Trip
+from batchrun.errors import LedgerFault
+from batchrun.ledger.claims import Claim
+from batchrun.ledger.commit import ClaimOrder
+from batchrun.runner.clocks import boot_clock
+from batchrun.runner.intake import HINTS_PER_SLOT, Intake
+from batchrun.runner.lane import Lane
+from batchrun.runner.means import Alarm, Means
+from batchrun.runner.tally import Tally
+from batchrun.runner.tasks import Tasks
+from batchrun.runner.twins import AGAIN_S
+
+Begin = Callable[[Claim, float], Coroutine[Any, Any, None]]  # (claim, when it was ordered on the boot clock)
+
+
+class Claimer:
+    """Claims one job's items here. `intake.offer` may be called from any thread, everything else from the loop."""
+
+    def __init__(
+        self,
+        *,
+        job_id: int,
+        account: str | None,
+        concurrency: int,
+        lane: Lane,
+        means: Means,
+        tally: Tally,
+        tasks: Tasks,
+        alarm: Alarm,
+        begin: Begin,
+    ) -> None:
+        """Make one that claims nothing yet.
+
+        Args:
+            account: whose idempotency keys the endpoint honours; None: it honours none.
+            begin: what becomes of a claim.
+        """
+        self.is_closed = False
+        self._job_id = job_id
+        self._account = account
+        self._concurrency = concurrency
+        self._lane = lane
+        self._means = means
+        self._tally = tally
+        self._tasks = tasks
+        self._alarm = alarm
+        self._begin = begin
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self.intake = Intake(room=HINTS_PER_SLOT * concurrency, wake=self._wake)
+        self._in_hand: dict[int, Claim] = {}  # neither sent nor released: whoever takes one out, acts
+        self._ordered: set[int] = set()
+        self._waiting: set[int] = set()  # items whose retry this process will offer by itself
+        self._twins = means.twins
+        self._look_again: asyncio.TimerHandle | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """True while items wait for a claim here, or for their time."""
+        is_held = self._twins is not None and self._twins.held
+        return bool(self.intake or self._ordered or self._waiting or is_held)
+
+    @property
+    def is_idle(self) -> bool:
+        """True while slots are free and nothing is on its way to them."""
+        return not (self.intake or self._ordered) and self._concurrency > self._lane.in_hand
+
+    # -- what is in hand ----------------------------------------------------------------------------------------------
+
+    def holds(self, claim: Claim) -> bool:
+        """Say whether a claim is in hand still."""
+        return claim.key in self._in_hand
+
+    def take_out(self, claim: Claim) -> bool:
+        """Take a claim out; False where somebody has, and it is theirs."""
+        return self._in_hand.pop(claim.key, None) is not None
+
+    def release(self) -> None:
+        """Give back everything that is claimed and not sent: nobody sends it after this."""
+        claims = list(self._in_hand.values())
+        self._in_hand.clear()
+        if claims:
+            self._tasks.spawn(self.give_back(claims))
+
+    async def give_back(self, claims: list[Claim]) -> None:
+        """Release claims that are taken out; those that the ledger does not take are left to rescue, never sent."""
+        # crash point: release-due
+        try:
+            await self._means.commit.release(claims)
+        except Exception:
+            return  # left to rescue: it may not be sent, and nobody will
+        for claim in claims:
+            self.settled(claim.item_id)
+            self.intake.put(claim.item_id)
+
+    # -- claiming -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Claim until `close`."""
+        while not self.is_closed:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._claim_some()
+
+    def wake(self) -> None:
+        """Look for something to claim."""
+        self._wake.set()
+
+    def _ahead(self) -> int:
+        """Return how much to claim beyond the slots: what will be sent within about two commits, a quarter at most."""
+        rate, _ = self._tally.rates(time.monotonic())
+        return min(self._concurrency // 4, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
+
+    async def _claim_some(self) -> None:
+        lane = self._lane
+        while not self.is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):
+            if lane.pace.is_held(time.monotonic()):
+                if not lane.pace.is_blocked:
+                    self._loop.call_later(max(0.01, lane.pace.held_until - time.monotonic()), self.wake)
+                return
+            room = self._concurrency + self._ahead() - lane.in_hand
+            if not lane.turnstile.is_open:
+                room = min(room, lane.turnstile.room)
+            if room <= 0:
+                return
+            ids = self.intake.take(room if self._twins is None else max(room, self._twins.appetite))
+            self._ordered.update(ids)
+            try:
+                wanted = await self._sift(ids, room)
+                claimed_at = boot_clock()
+                claims = await self._claim(wanted)
+            except LedgerFault as error:
+                self._alarm.trip(Trip(error.kind, error.message, error.exit_code))
+                return
+            finally:
+                self._ordered.difference_update(ids)
+            self._start(claims, claimed_at)
+
+    async def _sift(self, ids: list[int], room: int) -> list[int]:
+        """Return which of these items are to be claimed: where the job has a cache, not those with an answer."""
+        if self._twins is None:
+            return ids
+        wanted, served = await self._twins.sift(ids)
+        wanted, later = wanted[:room], wanted[room:]
+        self._twins.put_back(later)
+        for item_id in reversed(later):
+            self.intake.put(item_id, first=True)
+        self._tally.completed += served
+        self._tally.copied(time.monotonic(), len(served))
+        if self._twins.held and self._look_again is None:
+            self._look_again_soon()
+        return wanted
+
+    async def _claim(self, ids: list[int]) -> list[Claim]:
+        asking = None if self._twins is None else self._twins.asking
+        order = ClaimOrder(self._job_id, ids, self._lane.address, time.time(), self._account, asking)
+        claims = await self._means.commit.claim(order) if ids else []
+        if self._twins is not None:
+            self._twins.claimed(ids, claims)
+        return claims
+
+    def _start(self, claims: list[Claim], claimed_at: float) -> None:
+        # crash point: claim-known
+        for claim in claims:
+            self._in_hand[claim.key] = claim
+        if self.is_closed or self._lane.pace.is_held(time.monotonic()):
+            self.release()
+            return
+        self._lane.in_hand += len(claims)
+        for claim in claims:
+            self._tasks.spawn(self._begin(claim, claimed_at))
+
+    # -- items that come later ----------------------------------------------------------------------------------------
+
+    def later(self, item_id: int, wait_s: float, *, was_promised: bool) -> None:
+        """Hint at an item when its wait is over; first of all where the endpoint itself had named the moment."""
+        if not self.is_closed:
+            self._waiting.add(item_id)
+            self._loop.call_later(wait_s, self._again, item_id, was_promised)
+
+    def _again(self, item_id: int, was_promised: bool) -> None:
+        self._waiting.discard(item_id)
+        self.intake.put(item_id, first=was_promised)
+
+    def settled(self, item_id: int) -> None:
+        """Let those through that have waited for this item."""
+        for waiting in [] if self._twins is None else self._twins.settled(item_id):
+            self.intake.put(waiting, first=True)
+
+    def _look_again_soon(self) -> None:
+        self._look_again = self._loop.call_later(AGAIN_S, lambda: self._tasks.spawn(self._let_go()))
+
+    async def _let_go(self) -> None:
+        """Look again at items that wait for one that asks the same: another process may have it, or may have died."""
+        self._look_again = None
+        if self._twins is None or self.is_closed:
+            return
+        try:
+            waiting = await self._twins.look_again()
+        except LedgerFault:
+            self._look_again_soon()
+            return
+        for item_id in waiting:
+            self.intake.put(item_id)
+
+    # -- its size, and its end ----------------------------------------------------------------------------------------
+
+    def resize(self, concurrency: int) -> None:
+        """Claim for so many requests in flight from now on."""
+        self._concurrency = concurrency
+        self.intake.resize(HINTS_PER_SLOT * concurrency)
+        self.wake()
+
+    def close(self) -> None:
+        """Claim nothing more, and give back what is in hand."""
+        self.is_closed = True
+        self.intake.close()
+        self._waiting.clear()
+        if self._twins is not None:
+            self._twins.forget()
+        self.release()
+        self.wake()

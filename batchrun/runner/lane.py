@@ -1,0 +1,144 @@
+"""The way to one endpoint: its slots, its pace, its limits a minute, and the requests that are out on it."""
+
+import asyncio
+import time
+from typing import Protocol
+
+from batchrun.core.breaker import Breaker
+from batchrun.core.outcome import Break, BreakKind, Charge, Evidence, Reply, Timing
+from batchrun.core.pace import Pace
+from batchrun.core.rate import Permit
+from batchrun.core.request import most_tokens
+from batchrun.core.states import AttemptState
+from batchrun.ledger.claims import Claim
+from batchrun.runner.clocks import boot_clock
+from batchrun.runner.evidence import describe
+from batchrun.runner.means import Means, Rules
+from batchrun.runner.slots import Slots
+from batchrun.runner.tally import Tally
+from batchrun.runner.turnstile import Turnstile
+
+
+class InHand(Protocol):
+    """Who has the claims that are neither sent nor released."""
+
+    def holds(self, claim: Claim) -> bool: ...
+
+    def take_out(self, claim: Claim) -> bool: ...
+
+    async def give_back(self, claims: list[Claim]) -> None: ...
+
+
+class Lane:
+    """Carries one job's requests to one endpoint, each once. To be used on one event loop."""
+
+    def __init__(
+        self, *, concurrency: int, means: Means, rules: Rules, breaker: Breaker, turnstile: Turnstile, tally: Tally
+    ) -> None:
+        self.breaker = breaker
+        self.turnstile = turnstile
+        self.pace = Pace(concurrency)
+        self.slots = Slots(concurrency)
+        self.in_hand = 0  # claims for this lane that have not been sent to the end
+        self.has_reached = False  # the endpoint has answered something in this run
+        self._means = means
+        self._rules = rules
+        self._tally = tally
+        self._turn = asyncio.Lock()
+        self._passed: dict[int, Permit] = {}  # of requests that are out, by attempt
+        self._sending: set[asyncio.Task[None]] = set()  # whose request is out
+
+    @property
+    def address(self) -> str:
+        return self._means.sender.address
+
+    async def carry(self, claim: Claim, claimed_at: float, owner: InHand) -> Reply | Break | None:
+        """Send a claim's request, once, when its turn has come; None where it went back instead.
+
+        Args:
+            claimed_at: when it was claimed, on the boot clock.
+
+        Raises:
+            TooLarge: the request alone needs more tokens than a minute has: it can never leave.
+        """
+        if not await self.slots.enter():
+            return None
+        try:
+            return await self._send(claim, claimed_at, owner)
+        finally:
+            self.slots.leave()
+
+    async def _send(self, claim: Claim, claimed_at: float, owner: InHand) -> Reply | Break | None:
+        # One after the other, each a little after the one before has really started: a stall makes no stampede.
+        async with self._turn:
+            if not owner.holds(claim):
+                return None  # released in the meantime: it takes no place in the ramp from those that will be sent
+            if gap_s := self.pace.admit(chance=self._means.chance()):
+                await asyncio.sleep(gap_s)
+        permit = await self.turnstile.pass_through(self._most_tokens(claim))
+        is_mine = owner.take_out(claim)  # or it was released in the meantime
+        is_late = permit is not None and not permit.is_usable(boot_clock())
+        if not is_mine or is_late or boot_clock() - claimed_at > self._means.longest_claim_age_s:
+            if permit is not None:
+                self.turnstile.unused(permit)
+            if is_mine:
+                await owner.give_back([claim])
+            return None
+        if permit is not None:
+            self._passed[claim.key] = permit
+        return await self._exchange(claim)
+
+    async def _exchange(self, claim: Claim) -> Reply | Break:
+        self._tally.in_flight += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._sending.add(task)
+        began, sent_at = time.monotonic(), time.time()
+        # crash point: send-permitted
+        try:
+            name = self._means.attempt_id(claim.key)
+            exchange = await self._means.sender.exchange(
+                path=claim.path,
+                body=claim.body,
+                attempt_id=name,
+                idempotency_key=name if self._rules.account is not None else None,
+            )
+        except asyncio.CancelledError:
+            task.uncancel()  # only this exchange is given up; what came of it is settled like any other
+            timing = Timing(sent_at, None, time.time(), time.monotonic() - began)
+            exchange = Break(BreakKind.ABORTED, "given up here before an answer came", timing)
+        finally:
+            self._sending.discard(task)
+            self._tally.in_flight -= 1
+        if isinstance(exchange, Reply):
+            self.has_reached = True
+            clean = self._rules.judge.clean(exchange, claim.path)
+            self._means.spool.append(claim.key, describe(clean, claim.path), clean.body)
+        return exchange
+
+    def _most_tokens(self, claim: Claim) -> int:
+        return 0 if self.turnstile.limits.tpm is None else most_tokens(claim.path, claim.body)
+
+    def count(self, claim: Claim, evidence: Evidence) -> None:
+        """Correct what a request's permit had reserved; where nobody knows what was used, that stands."""
+        permit, usage = self._passed.pop(claim.key, None), evidence.usage
+        if permit is None:
+            return
+        if evidence.outcome is AttemptState.NOT_SENT:
+            self.turnstile.unused(permit)
+        elif evidence.charge is Charge.NONE:
+            self.turnstile.used(permit, 0)
+        elif usage.prompt_tokens is not None:
+            self.turnstile.used(permit, usage.prompt_tokens + (usage.completion_tokens or 0))
+
+    def resize(self, concurrency: int) -> None:
+        """Have at most so many requests out from now on; those that are out beyond that finish first."""
+        if concurrency < self.slots.size:  # what waits for a slot may wait for ever: its owner has given it back
+            self.slots.send_away()
+        self.pace.resize(concurrency)
+        self.slots.resize(concurrency)
+
+    def give_up(self) -> None:
+        """Give up the requests that are out: what came of them is unknown."""
+        for task in list(self._sending):
+            task.cancel()

@@ -31,6 +31,7 @@ DOORS = [
     (["pydantic_settings"], ["settings"]),
     (["jinja2"], ["files"]),
     (["pyarrow"], ["files"]),
+    (["pynvml"], ["bench"]),
     (["jsonschema_rs"], ["core"]),
     (["structlog"], ["cli", "wiring"]),
 ]

@@ -37,6 +37,7 @@ class Exchange:
         self._timer: TimerHandle | None = None
         self._playback: Playback | None = None
         self._stretch = 1.0  # how many times as long it takes
+        self._asked_at = 0.0  # for a slot, on the loop's clock
         self.is_hung = False  # its work is done and its answer will never come
 
     def begin(self) -> None:
@@ -45,12 +46,14 @@ class Exchange:
             self._send_whole()
             self._end("answered")
         else:
+            self._asked_at = self._endpoint.loop.time()
             self._endpoint.slots.enter(self)
 
     def start(self) -> None:
         """Do the work: the request has its slot."""
         work, stream, fault = self._plan.work, self._plan.stream, self._plan.fault
         assert work is not None
+        self._endpoint.stats.count_slot(self._endpoint.loop.time() - self._asked_at)
         self._stretch = self._endpoint.slots.stretch
         if stream is None or fault in (Fault.HANG, Fault.RESET):
             self._after(work.duration_s * self._stretch, lambda: self._deliver(work))
@@ -120,7 +123,7 @@ class Exchange:
         return render_head(plan.status, plan.content_type, length=length, request_no=self._arrival.no, extra=extra)
 
     def _count_service(self, work: Work) -> None:
-        self._endpoint.stats.count_service(work.prompt_tokens, work.completion_tokens, work.finish_reason)
+        self._endpoint.stats.count_service(work, self._stretch)
         self._endpoint.memory.keep(self._arrival, self._plan)
 
     def _leave(self) -> None:

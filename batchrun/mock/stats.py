@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from batchrun.mock.plan import Work
 from batchrun.mock.slots import Slots
 
 
@@ -26,6 +27,10 @@ class Stats:
     prompt_tokens: int = 0  # of requests served to their end
     completion_tokens: int = 0
     finished: Counter[str] = field(default_factory=Counter)  # served to their end, by finish reason
+    queue_s: float = 0.0  # waited for a slot by requests that got one
+    queue_count: int = 0
+    prefill_s: float = 0.0  # from the slot to the first token, of requests served to their end
+    decode_s: float = 0.0  # from the first token to the last
 
     def count_arrival(self, digest: bytes) -> int:
         """Count a body; return how many times it has come by now."""
@@ -46,11 +51,18 @@ class Stats:
         if self.in_flight > self.max_in_flight:
             self.max_in_flight = self.in_flight
 
-    def count_service(self, prompt_tokens: int, completion_tokens: int, finish_reason: str) -> None:
-        """Count work done, whether or not its answer gets through."""
-        self.prompt_tokens += prompt_tokens
-        self.completion_tokens += completion_tokens
-        self.finished[finish_reason] += 1
+    def count_slot(self, waited_s: float) -> None:
+        """Count a request that has its slot."""
+        self.queue_s += waited_s
+        self.queue_count += 1
+
+    def count_service(self, work: Work, stretch: float) -> None:
+        """Count work done, whether or not its answer gets through; it took `stretch` times as long."""
+        self.prompt_tokens += work.prompt_tokens
+        self.completion_tokens += work.completion_tokens
+        self.finished[work.finish_reason] += 1
+        self.prefill_s += work.pace.ttft_s * stretch
+        self.decode_s += (work.duration_s - work.pace.ttft_s) * stretch
 
     def reset(self) -> None:
         """Forget everything but what is in flight and connected right now."""
@@ -91,6 +103,7 @@ def render_metrics(stats: Stats, slots: Slots, model: str) -> bytes:
         ("gauge", "kv_cache_usage_perc", round(slots.usage_share, 6)),
         ("counter", "prefix_cache_queries_total", 0),
         ("counter", "prefix_cache_hits_total", 0),
+        ("counter", "num_preemptions_total", 0),
         ("counter", "prompt_tokens_total", stats.prompt_tokens),
         ("counter", "generation_tokens_total", stats.completion_tokens),
     ):
@@ -98,4 +111,14 @@ def render_metrics(stats: Stats, slots: Slots, model: str) -> bytes:
     lines.append("# TYPE vllm:request_success_total counter")
     for reason in ("stop", "length"):
         lines.append(f'vllm:request_success_total{{{label},finished_reason="{reason}"}} {stats.finished[reason]}')
+    served = stats.finished.total()
+    for name, seconds, count in (
+        ("queue", stats.queue_s, stats.queue_count),
+        ("prefill", stats.prefill_s, served),
+        ("decode", stats.decode_s, served),
+    ):
+        full = f"vllm:request_{name}_time_seconds"
+        buckets = f'{full}_bucket{{{label},le="+Inf"}} {count}'
+        lines += [f"# TYPE {full} histogram", buckets]
+        lines += [f"{full}_sum{{{label}}} {round(seconds, 6)}", f"{full}_count{{{label}}} {count}"]
     return ("\n".join(lines) + "\n").encode()

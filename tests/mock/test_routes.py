@@ -1,10 +1,12 @@
 """Routes: what is answered on which path, and what is refused how."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.mock.wire import CHAT, Answer, run, running, write_body
+from batchrun.core.measuring.server_metrics import read_metrics
+from tests.mock.wire import CHAT, Answer, Client, run, running, write_body
 
 
 def ask(method: str, path: str, body: bytes = b"", /, headers: dict[str, str] | None = None, **settings: Any) -> Answer:
@@ -141,3 +143,20 @@ def test_the_metrics_have_vllms_names() -> None:
     assert int(values[f"vllm:prompt_tokens_total{{{label}}}"]) > 0
     assert values[f'vllm:request_success_total{{{label},finished_reason="length"}}'] == "1"
     assert values[f'vllm:request_success_total{{{label},finished_reason="stop"}}'] == "0"
+
+
+def test_the_metrics_tell_where_the_time_went() -> None:
+    async def test() -> str:
+        async with running(slots=1, ttft_ms=40, itl_ms=10) as (server, client):
+            guests = [await Client.connect(server.port) for _ in range(3)]
+            await asyncio.gather(*(guest.post(max_tokens=3) for guest in guests))
+            for guest in guests:
+                guest.close()
+            return (await client.ask("GET", "/metrics")).body.decode()
+
+    found = read_metrics(run(test).encode())
+    assert found is not None
+    assert (found.values["queue_count"], found.values["prefill_count"]) == (3, 3)
+    assert found.values["prefill_s"] == pytest.approx(0.12)
+    assert found.values["decode_s"] == pytest.approx(0.06)
+    assert 0.175 <= found.values["queue_s"] < 1  # one waits for the first answer, one for the second too

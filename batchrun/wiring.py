@@ -122,6 +122,7 @@ class House:
             timeout_s=job.spec["timeout_s"],
             lookup=job.spec.get("lookup"),
             idempotency_header=job.spec.get("idempotency_header"),
+            is_measured=job.spec.get("measure", False),
         )
 
     def _account(self, job: Job) -> str:

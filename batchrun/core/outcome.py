@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from batchrun.core.measuring.trace import Trace
 from batchrun.core.states import AttemptState
 
 
@@ -30,6 +31,7 @@ class Timing:
     first_byte_at: float | None
     ended_at: float
     duration_s: float  # from the hand-over to the transport until the end
+    trace: Trace | None = None  # of a streamed answer's pieces
 
 
 @dataclass(frozen=True, slots=True)

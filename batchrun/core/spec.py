@@ -106,6 +106,9 @@ class JobSpec(BaseModel):
         default=86_400.0, gt=0, le=31_536_000, description="how long it remembers such a key"
     )
     cache: bool = Field(default=False, description="the same request to the same endpoint is sent, and paid, once")
+    measure: bool = Field(
+        default=False, description="answers come in pieces, and the time of each is kept; stored and written whole"
+    )
     trial: TrialSpec = Field(default_factory=TrialSpec, description="the trial: size, sample, seed, max_failed_share")
     rpm: int | None = Field(default=None, ge=1, le=10_000_000, description="requests sent in any minute, at the most")
     tpm: int | None = Field(

@@ -11,12 +11,14 @@ import aiohttp
 
 from batchrun.core.marks import stored_under
 from batchrun.core.outcome import Break, BreakKind, Reply, Timing
+from batchrun.core.streaming import in_pieces, is_streamed
 from batchrun.endpoint.address import host_port, proxy_for
 from batchrun.endpoint.breaks import StaleConnection, after_sending, before_sending
 from batchrun.endpoint.decode import LARGEST_BYTES, decode
 from batchrun.endpoint.lookup import Means
 from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.sdk import Client
+from batchrun.endpoint.stream import MEDIA_TYPE, Stream
 from batchrun.endpoint.wording import tidy
 
 KEEPALIVE_S = 4.0  # below the 5 s after which common servers (uvicorn, Node) drop an idle connection
@@ -41,6 +43,7 @@ class Endpoint:
             connecting is always told from one after it.
         lookup: how it can be asked about requests; they are marked with their attempt's id accordingly.
         idempotency_header: under which it takes idempotency keys; None: it is sent none.
+        is_measured: answers are asked for in pieces, and the time of each is noted; they come back whole.
 
     Raises:
         EndpointFault: the environment asks for a proxy that cannot be used.
@@ -56,6 +59,7 @@ class Endpoint:
         connect_timeout_s: float = 10.0,
         lookup: Means | None = None,
         idempotency_header: str | None = None,
+        is_measured: bool = False,
     ) -> None:
         self.address = base_url  # for the ledger: holds no secret
         self._host = host_port(base_url)
@@ -68,6 +72,7 @@ class Endpoint:
         self._connect_timeout_s = min(connect_timeout_s, timeout_s / 2)
         self._lookup = lookup
         self._key_header = idempotency_header
+        self._is_measured = is_measured
         self._urls: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -102,7 +107,7 @@ class Endpoint:
             attempt_id: sent as X-Client-Request-Id.
             idempotency_key: what it is sent under, where the endpoint honours that.
         """
-        exchange = _Exchange()
+        exchange = _Exchange(in_pieces=self._is_measured and is_streamed(path))
         try:
             response = await self._send(path, body, attempt_id, idempotency_key)
             # crash point: receive-begun
@@ -139,6 +144,8 @@ class Endpoint:
             headers["x-litellm-call-id"] = attempt_id
         elif self._lookup == "openai":
             body = stored_under(path, body, idempotency_key or attempt_id)  # one key, one body
+        if self._is_measured:
+            body = in_pieces(path, body)
         if self._key_header is not None and idempotency_key is not None:
             headers[self._key_header] = idempotency_key
         for _ in range(STALE_TRIES):
@@ -217,15 +224,17 @@ class _Request(aiohttp.ClientRequest):
 class _Exchange:
     """The clock and the receiver of one exchange."""
 
-    __slots__ = ("_began", "_chunks", "_first_byte_at", "_sent_at", "_size", "_status")
+    __slots__ = ("_began", "_chunks", "_first_byte_at", "_in_pieces", "_sent_at", "_size", "_status", "_stream")
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_pieces: bool = False) -> None:
+        self._in_pieces = in_pieces
         self._sent_at = time.time()
         self._began = time.monotonic()
         self._first_byte_at: float | None = None
         self._status: int | None = None
         self._chunks: list[bytes] = []
         self._size = 0
+        self._stream: Stream | None = None
 
     @property
     def got(self) -> str:
@@ -235,10 +244,14 @@ class _Exchange:
     async def receive(self, response: aiohttp.ClientResponse) -> Reply | Break:
         self._first_byte_at = time.time()
         self._status = response.status
+        if self._in_pieces and _is_stream(response):
+            self._stream = Stream(self._began)
         content = response.content
         try:
             while not content.at_eof():
                 chunk = await content.readany()
+                if self._stream is not None:
+                    self._stream.feed(chunk)
                 self._chunks.append(chunk)
                 self._size += len(chunk)
                 if self._size > LARGEST_BYTES:
@@ -248,8 +261,10 @@ class _Exchange:
         # crash point: receive-whole
         return self._reply(response)
 
-    def _reply(self, response: aiohttp.ClientResponse) -> Reply:
+    def _reply(self, response: aiohttp.ClientResponse) -> Reply | Break:
         headers = {name.lower(): value for name, value in response.headers.items()}
+        if self._stream is not None:
+            return self._put_together(self._stream, headers)
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if coding := headers.get("content-encoding"):
             # The header stays where the coding could not be undone: that is the mark by which `classify` knows.
@@ -259,12 +274,26 @@ class _Exchange:
                 del headers["content-encoding"]
         return Reply(response.status, headers, body, self._timing())
 
+    def _put_together(self, stream: Stream, headers: dict[str, str]) -> Reply | Break:
+        timing = self._timing()
+        stream.finish()
+        if not stream.is_whole:
+            return self.broken(BreakKind.LOST, "the stream ended before its answer did")
+        return Reply(self._status or 0, headers, stream.body(), timing)
+
     def broken(self, kind: BreakKind, detail: str) -> Break:
         partial = b"".join(self._chunks)[:PARTIAL_BYTES]
         return Break(kind, detail, self._timing(), self._status, partial)
 
     def _timing(self) -> Timing:
-        return Timing(self._sent_at, self._first_byte_at, time.time(), time.monotonic() - self._began)
+        trace = None if self._stream is None else self._stream.trace()
+        return Timing(self._sent_at, self._first_byte_at, time.time(), time.monotonic() - self._began, trace)
+
+
+def _is_stream(response: aiohttp.ClientResponse) -> bool:
+    """Say whether a reply is an answer in pieces; one that is packed besides is read when it is there."""
+    is_events = response.status < 300 and response.content_type == MEDIA_TYPE
+    return is_events and "Content-Encoding" not in response.headers
 
 
 def _tls_context() -> ssl.SSLContext:

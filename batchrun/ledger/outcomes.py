@@ -10,7 +10,7 @@ from batchrun.core.outcome import Charge, Evidence
 from batchrun.core.retry import Decision
 from batchrun.core.states import AttemptState
 from batchrun.ledger.ledger import storable
-from batchrun.ledger.schema import answers, attempts, jobs
+from batchrun.ledger.schema import answers, attempts, jobs, traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,8 @@ _KNOWN = (
     .where(attempts.c.key == bindparam("the_key"))
 )
 _KEEP = insert(answers)
+_KEEP_TRACE = insert(traces)
+_DROP_TRACE = delete(traces).where(traces.c.key == bindparam("the_key"))
 _DROP_ANSWER = delete(answers).where(answers.c.key == bindparam("the_key"))
 
 
@@ -108,6 +110,9 @@ def record(connection: Connection, one: Settlement) -> None:
     if one.evidence.raw is not None:
         connection.execute(_DROP_ANSWER, {"the_key": one.key})
     keep_answers(connection, [one])
+    if one.evidence.timing is not None and one.evidence.timing.trace is not None:
+        connection.execute(_DROP_TRACE, {"the_key": one.key})
+        keep_traces(connection, [one])
 
 
 def without_contents(one: Settlement) -> Settlement:
@@ -127,6 +132,14 @@ def keep_answers(connection: Connection, settlements: Sequence[Settlement]) -> N
     rows = [{"key": one.key, "raw": one.evidence.raw} for one in settlements if one.evidence.raw is not None]
     if rows:
         connection.execute(_KEEP, rows)
+
+
+def keep_traces(connection: Connection, settlements: Sequence[Settlement]) -> None:
+    """Keep when the pieces of measured answers came."""
+    traced = ((one.key, one.evidence.timing.trace) for one in settlements if one.evidence.timing is not None)
+    rows = [{"key": key, "packed": trace.pack()} for key, trace in traced if trace is not None]
+    if rows:
+        connection.execute(_KEEP_TRACE, rows)
 
 
 def _values(one: Settlement) -> dict[str, Any]:

@@ -192,6 +192,13 @@ answers = Table(
     Column("raw", LargeBinary, nullable=False),  # the body as it came
 )
 
+traces = Table(
+    "traces",  # of measured jobs: when the pieces of a streamed answer came
+    metadata,
+    Column("key", _Key, ForeignKey("attempts.key"), primary_key=True, autoincrement=False),
+    Column("packed", LargeBinary, nullable=False),  # core/measuring/trace.py
+)
+
 asked = Table(
     "asked",  # of jobs with a cache: which attempt asked a request last
     metadata,

@@ -18,6 +18,7 @@ from batchrun.ledger.ledger import storable
 from batchrun.ledger.outcomes import Settlement as Settlement
 from batchrun.ledger.outcomes import (
     keep_answers,
+    keep_traces,
     objection,
     read_known,
     record,
@@ -111,6 +112,7 @@ def settle_answers(connection: Connection, settlements: Sequence[Settlement]) ->
         return False
     # crash point: answers-moved
     keep_answers(connection, settlements)
+    keep_traces(connection, settlements)
     for job_id in {one.job_id for one in settlements}:
         mine = [one for one in settlements if one.job_id == job_id]
         spent = sum(one.cost_pusd or 0 for one in mine)

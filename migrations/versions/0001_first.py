@@ -242,6 +242,13 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["item_id"], ["items.id"], name=op.f("fk_requests_item_id_items")),
         sa.PrimaryKeyConstraint("item_id", name=op.f("pk_requests")),
     )
+    op.create_table(
+        "traces",
+        sa.Column("key", KEY, autoincrement=False, nullable=False),
+        sa.Column("packed", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["key"], ["attempts.key"], name=op.f("fk_traces_key_attempts")),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_traces")),
+    )
 
 
 def downgrade() -> None:

@@ -16,7 +16,8 @@ from batchrun.cli.context import Context
 from batchrun.cli.demo import close
 from batchrun.cli.main import run
 from batchrun.cli.proof import Bills, Check, count_bills, prove
-from batchrun.cli.tour import EndpointLog, Tour, TourFault
+from batchrun.cli.stage import EndpointLog
+from batchrun.cli.tour import Tour, TourFault
 
 IDS = ["a", "b", "c"]
 

@@ -3,11 +3,7 @@
 import os
 import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +12,8 @@ import click
 from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.say import emit
-from batchrun.errors import BatchrunError, UsageFault
+from batchrun.cli.stage import kept_apart
+from batchrun.errors import UsageFault
 
 if TYPE_CHECKING:
     from batchrun.cli.proof import Check
@@ -40,34 +37,11 @@ def command(context: Context, items: int, keep: bool) -> int:
             "the demo has a ledger of its own: --db and --broker do not go with it", hint="batchrun demo, without them"
         )
     began = time.monotonic()
-    with _folder(keep=keep) as folder:
+    with kept_apart("demo", keep=keep) as folder:
         tour = Tour(context, folder.path, items)
         checks = tour.run()
         folder.is_kept = keep or not all(check.holds for check in checks)
         return close(tour, checks, kept=folder.is_kept, elapsed_s=time.monotonic() - began)
-
-
-@dataclass
-class _Folder:
-    path: Path
-    is_kept: bool = True
-
-
-@contextmanager
-def _folder(*, keep: bool) -> Iterator[_Folder]:
-    """Make the tour's folder; it goes at the end unless it is wanted or holds evidence of a fault."""
-    folder = _Folder(Path(tempfile.mkdtemp(prefix="batchrun-demo-", dir=Path.cwd() if keep else None)))
-    try:
-        yield folder
-    except KeyboardInterrupt:
-        folder.is_kept = keep
-        raise
-    except BatchrunError as error:
-        error.hint = error.hint or f"look into {folder.path}"
-        raise
-    finally:
-        if not folder.is_kept:
-            shutil.rmtree(folder.path, ignore_errors=True)
 
 
 def close(tour: "Tour", checks: "list[Check]", *, kept: bool, elapsed_s: float) -> int:

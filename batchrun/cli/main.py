@@ -23,6 +23,7 @@ from batchrun.errors import BatchrunError
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Make a project: folders, a job, a sample input."),
     "demo": ("demo", "See it work offline: faults, a kill, a resume, and the proof."),
+    "chaos": ("chaos", "Try to make it bill twice: kills, faults, resumes, a verdict."),
     "validate": ("validate", "Check a spec and its whole input, without network."),
     "doctor": ("doctor", "Look at all that a job needs: ok, warn or fail, each with its mend."),
     "trial": ("trial", "Try a few items for real; the results are kept."),

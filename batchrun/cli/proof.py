@@ -1,4 +1,4 @@
-"""The demo's proof: what the endpoint's own log says, held against the ledger's account and the output files.
+"""The proof of `demo` and `chaos`: the endpoint's own log, held against the ledger's account and the output files.
 
 It reads the log with a few lines of its own, so that no code that made the run also judges it.
 """
@@ -26,6 +26,7 @@ class Bills:
 
     requests: int
     by_item: Mapping[str, int]
+    by_name: Mapping[str, int]  # requests that carried each attempt's id
 
     @property
     def total(self) -> int:
@@ -34,13 +35,14 @@ class Bills:
 
 def count_bills(log: Iterable[str]) -> Bills:
     """Read the endpoint's log: a line on arrival says whether a provider would charge this request."""
-    requests, billed = 0, Counter[str]()
+    requests, billed, names = 0, Counter[str](), Counter[str]()
     for line in log:
         entry = json.loads(line)
         if entry["ev"] == "arrive" and entry["method"] == "POST":
             requests += 1
             billed[entry["item"]] += entry["billed"]
-    return Bills(requests, billed)
+            names[entry.get("client_request_id") or "no name"] += 1
+    return Bills(requests, billed, names)
 
 
 def prove(
@@ -98,6 +100,23 @@ def prove(
             not wrong and len(output) + len(errors) == len(ids),
         ),
     ]
+
+
+def prove_each(bills: Bills, attempts: Mapping[str, str]) -> Check:
+    """Hold every request against the ledger, one by one.
+
+    Args:
+        attempts: the state of each attempt that the ledger has, by its id.
+    """
+    strange = [name for name in bills.by_name if attempts.get(name, "not_sent") == "not_sent"]
+    twice = [name for name, count in bills.by_name.items() if count > 1]
+    wrong = sorted({*strange, *twice})
+    return Check(
+        "each_its_own_row",
+        "each request has a row of its own, written before it was sent",
+        _names(wrong) or f"{len(bills.by_name):,} requests, {len(attempts):,} rows",
+        not wrong,
+    )
 
 
 def _names(items: Sequence[str]) -> str:

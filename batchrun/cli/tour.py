@@ -8,18 +8,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-import batchrun
 from batchrun.cli.context import Context
 from batchrun.cli.say import columns_of, fold
+from batchrun.cli.stage import LOG, EndpointLog, Stage, batch_line
 from batchrun.errors import BatchrunError
 
 if TYPE_CHECKING:
     from batchrun.cli.proof import Check
-    from batchrun.mock.process import MockProcess
 
 STEPS = 5
 CONCURRENCY = 8
@@ -27,6 +26,7 @@ KILL_AT_SHARE = 0.45  # of the items, counted by the endpoint
 POLL_S = 0.01
 STALL_S = 60.0  # without a new request the tour is stuck
 INDENT = "     "
+PROMPT = "Sort this support ticket: the parcel has been 'out for delivery' since Tuesday."
 # Seeded: which request goes wrong, and how, depends on its bytes and on nothing else.
 ENDPOINT: dict[str, Any] = {
     "seed": 13,
@@ -50,32 +50,6 @@ class TourFault(BatchrunError):
 
 
 @dataclass
-class EndpointLog:
-    """The mock's request log while it grows."""
-
-    path: Path
-    arrived: int = 0
-    ended: int = 0
-    _offset: int = 0
-
-    @property
-    def in_flight(self) -> int:
-        return self.arrived - self.ended
-
-    def look(self) -> bool:
-        """Read what is new; say whether a request has come."""
-        before = self.arrived
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            fresh = file.read()
-        whole = fresh[: fresh.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        self.arrived += whole.count(b'"ev":"arrive"')
-        self.ended += whole.count(b'"ev":"end"')
-        return self.arrived > before
-
-
-@dataclass
 class Tour:
     """The five steps, in one folder, against one mock endpoint."""
 
@@ -93,48 +67,38 @@ class Tour:
         from batchrun.mock.config import MockConfig
         from batchrun.mock.process import MockProcess
 
-        self._prepare()
         self.say("batchrun demo: nothing leaves this machine, and nothing costs money")
-        with MockProcess(MockConfig(log_path=str(self.folder / "requests.jsonl"), **ENDPOINT)) as mock:
-            self._show_endpoint(mock)
-            self._kill_in_the_middle(mock)
-            self._resume(mock)
-            doubts = self._list_doubts(mock)
-            return self._prove(mock, doubts)
+        with MockProcess(MockConfig(log_path=str(self.folder / LOG), **ENDPOINT)) as mock:
+            stage = Stage(self.folder, mock.base_url)
+            self._prepare(stage)
+            self._show_endpoint(stage)
+            self._kill_in_the_middle(stage)
+            self._resume(stage)
+            doubts = self._list_doubts(stage)
+            return self._prove(stage, doubts)
 
     # -- the steps --------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
-        for name in ("jobs", "inputs", "outputs"):
-            (self.folder / name).mkdir()
-        (self.folder / "inputs" / "batch_input.jsonl").write_text("".join(map(_input_line, self.ids)))
-        spec = {
-            "task_id": "demo",
-            "model": "mock",
-            "input_file": "./inputs/batch_input.jsonl",
-            "output_file": "./outputs/batch_output.jsonl",
-            "max_tokens": 256,
-            "concurrency": CONCURRENCY,
-            "retry_times": 3,
-        }
-        (self.folder / "jobs" / "job.json").write_text(json.dumps(spec, indent=2) + "\n")
+    def _prepare(self, stage: Stage) -> None:
+        spec = {"task_id": "demo", "model": "mock", "max_tokens": 256, "concurrency": CONCURRENCY, "retry_times": 3}
+        stage.write_job(spec, [batch_line(item, PROMPT) for item in self.ids])
 
-    def _show_endpoint(self, mock: "MockProcess") -> None:
+    def _show_endpoint(self, stage: Stage) -> None:
         self.step(1, "a mock endpoint, and a job for it")
         rates = [f"{100 * ENDPOINT[name]:g} % {what}" for name, what in _FAULTS.items()]
-        self.tell(f"endpoint  {mock.base_url}")
+        self.tell(f"endpoint  {stage.base_url}")
         self.tell("          its own log says which requests a provider would bill")
         self.tell(f"faults    {', '.join(rates)}")
         self.tell(f"job       {self.items:,} prompts, {CONCURRENCY} at once: the seven keys of jobs/job.json")
         self.command(f"cd {self.folder}")
-        self.command(f"export OPENAI_BASE_URL={mock.base_url}")
+        self.command(f"export OPENAI_BASE_URL={stage.base_url}")
 
-    def _kill_in_the_middle(self, mock: "MockProcess") -> None:
+    def _kill_in_the_middle(self, stage: Stage) -> None:
         self.step(2, "submit it, and kill it with SIGKILL in the middle")
         self.command("batchrun submit jobs/job.json")
-        log = EndpointLog(self.folder / "requests.jsonl")
+        log = EndpointLog(self.folder / LOG)
         with (self.folder / "submit.out").open("w") as said:
-            child = self._spawn(mock, ("submit", "jobs/job.json"), out=said)
+            child = stage.start(("submit", "jobs/job.json"), out=said)
             try:
                 self._await_middle(child, log, Path(said.name))
                 in_flight = log.in_flight
@@ -165,40 +129,40 @@ class Tour:
                 raise TourFault(f"submit sent nothing for {STALL_S:.0f} s")
             time.sleep(POLL_S)
 
-    def _resume(self, mock: "MockProcess") -> None:
+    def _resume(self, stage: Stage) -> None:
         self.step(3, "resume it")
-        self.call(mock, "resume", "demo", expected=(0, 6))
+        self.call(stage, "resume", "demo", expected=(0, 6))
 
-    def _list_doubts(self, mock: "MockProcess") -> list[str]:
+    def _list_doubts(self, stage: Stage) -> list[str]:
         self.step(4, "look at what nobody can know")
-        self.call(mock, "reconcile", "demo")
-        errors = self.lines("batch_output.errors.jsonl")
+        self.call(stage, "reconcile", "demo")
+        errors = stage.lines("batch_output.errors.jsonl")
         doubts = [line["custom_id"] for line in errors if line["batchrun"]["state"] == "in_doubt"]
         self.facts["in_doubt"] = len(doubts)
         self.tell("batchrun never sends these again by itself: each may be billed already.")
         return doubts
 
-    def _prove(self, mock: "MockProcess", doubts: list[str]) -> "list[Check]":
+    def _prove(self, stage: Stage, doubts: list[str]) -> "list[Check]":
         self.step(5, "the proof, from the endpoint's own log")
-        checks = self.judge(mock)
+        checks = self.judge(stage)
         if doubts and all(check.holds for check in checks):
             self.tell("You decide about doubts. Here: send them again, a second bill is all right.")
-            self.call(mock, "reconcile", "demo", "--retry")
-            checks += self.judge(mock, consented=doubts)
+            self.call(stage, "reconcile", "demo", "--retry")
+            checks += self.judge(stage, consented=doubts)
         return checks
 
-    def judge(self, mock: "MockProcess", *, consented: Sequence[str] = ()) -> "list[Check]":
+    def judge(self, stage: Stage, *, consented: Sequence[str] = ()) -> "list[Check]":
         """Hold the promise against the log as it is now, and say how each claim stands."""
         from batchrun.cli.proof import Check, count_bills, prove
 
-        status = json.loads(self.quietly(mock, "status", "demo", "--json"))
-        bills = count_bills((self.folder / "requests.jsonl").read_text().splitlines())
+        status = json.loads(self.quietly(stage, "status", "demo", "--json"))
+        bills = count_bills((self.folder / LOG).read_text().splitlines())
         checks = prove(
             bills,
             status=status,
             ids=self.ids,
-            output=[line["custom_id"] for line in self.lines("batch_output.jsonl")],
-            errors=[line["custom_id"] for line in self.lines("batch_output.errors.jsonl")],
+            output=[line["custom_id"] for line in stage.lines("batch_output.jsonl")],
+            errors=[line["custom_id"] for line in stage.lines("batch_output.errors.jsonl")],
             consented=consented,
         )
         if consented:
@@ -219,10 +183,10 @@ class Tour:
 
     # -- running batchrun -------------------------------------------------------------------------------------------
 
-    def call(self, mock: "MockProcess", *arguments: str, expected: Sequence[int] = (0,)) -> None:
+    def call(self, stage: Stage, *arguments: str, expected: Sequence[int] = (0,)) -> None:
         """Run one `batchrun` to its end and show what it says."""
         self.command(f"batchrun {' '.join(arguments)}")
-        child = self._spawn(mock, arguments, out=subprocess.PIPE)
+        child = stage.start(arguments, out=subprocess.PIPE)
         said = []
         try:
             assert child.stdout is not None
@@ -237,35 +201,13 @@ class Tour:
             last = said[-1].strip() if said else "it said nothing"
             raise TourFault(f"batchrun {' '.join(arguments)} ended with exit {child.returncode}: {last}")
 
-    def quietly(self, mock: "MockProcess", *arguments: str) -> str:
+    def quietly(self, stage: Stage, *arguments: str) -> str:
         """Run one `batchrun` to its end and return what it printed."""
-        child = self._spawn(mock, arguments, out=subprocess.PIPE, err=subprocess.DEVNULL)
+        child = stage.start(arguments, out=subprocess.PIPE, err=subprocess.DEVNULL)
         printed, _ = child.communicate()
         if child.returncode != 0:
             raise TourFault(f"batchrun {' '.join(arguments)} ended with exit {child.returncode}")
         return printed
-
-    def _spawn(
-        self, mock: "MockProcess", arguments: Sequence[str], *, out: int | IO[str], err: int = subprocess.STDOUT
-    ) -> "subprocess.Popen[str]":
-        foreign = ("BATCHRUN_", "OPENAI_")
-        env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-        env["OPENAI_BASE_URL"] = mock.base_url
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [_home(), os.environ.get("PYTHONPATH")]))
-        return subprocess.Popen(
-            [sys.executable, "-m", "batchrun", *arguments],
-            cwd=self.folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            text=True,
-            start_new_session=True,  # Ctrl-C ends the tour, which ends them
-        )
-
-    def lines(self, name: str) -> list[dict[str, Any]]:
-        """Read one of the job's output files."""
-        return [json.loads(line) for line in (self.folder / "outputs" / name).read_text().split("\n")[:-1]]
 
     # -- saying -----------------------------------------------------------------------------------------------------
 
@@ -301,15 +243,3 @@ _FAULTS = {
     "error_rate": "500",
     "reset_rate": "resets after the work was done and billed",
 }
-
-
-def _input_line(item: str) -> str:
-    """Write one OpenAI Batch line; the id in [[ ]] is what the mock's log calls the item."""
-    prompt = f"[[{item}]] Sort this support ticket: the parcel has been 'out for delivery' since Tuesday."
-    body = {"messages": [{"role": "user", "content": prompt}]}
-    return json.dumps({"custom_id": item, "method": "POST", "url": "/v1/chat/completions", "body": body}) + "\n"
-
-
-def _home() -> str:
-    """Return the folder that holds the package, so that children find it wherever they run."""
-    return str(Path(batchrun.__file__).resolve().parents[1])

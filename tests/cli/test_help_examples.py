@@ -29,6 +29,7 @@ BEFORE = {"batchrun pause": ("retry-failed", "batch-001", "--all", "--no-run")} 
 # These do not end by themselves, or take long: another test types them.
 ELSEWHERE = {
     "batchrun demo": "README.md",
+    "batchrun chaos": "tests/process/test_chaos.py",
     "batchrun db move": "tests/process/test_move.py",
     "batchrun mock-server": "tests/cli/test_help_examples.py",
     "batchrun worker": "tests/cli/test_help_examples.py",

@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from batchrun.cli import schemas
+from batchrun.cli.chaos import Storm
+from batchrun.cli.context import Context
 from batchrun.cli.main import COMMANDS
+from batchrun.cli.ordeal_verdict import Report
 from batchrun.cli.schemas import kinds, output_schema
 from batchrun.core.states import AttemptState, ItemState, JobState
 from tests.acceptance.endpoint import ScriptedEndpoint
@@ -163,6 +166,7 @@ def test_every_command_prints_what_its_schema_says(show: Show) -> None:
 
 # What takes long or needs more than one process is checked by a test of its own.
 ELSEWHERE = {
+    "chaos": "test_the_verdict_of_chaos_is_an_object",
     "demo": "test_the_proof_of_the_demo_is_an_object",
     "job_error": "test_a_job_that_another_process_performs_is_left_to_it",
 }
@@ -184,6 +188,13 @@ def test_the_proof_of_the_demo_is_an_object(lab: Lab) -> None:
     assert run.wait() == 0, run.err
     (proof,) = read_stream(run.out)
     assert (proof["kind"], proof["ok"]) == ("demo", True)
+
+
+def test_the_verdict_of_chaos_is_an_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(1, "hold, 60 items", deaths=3, lost_items=1, violations=["not so: ..."])
+    assert Storm(Context(json=True), tmp_path, 7, reports=[report]).close(kept=True) == 7
+    (verdict,) = read_stream(capsys.readouterr().out)
+    assert (verdict["kind"], verdict["ok"], verdict["deaths"]) == ("chaos", False, 3)
 
 
 def _before_the_job(show: Show) -> None:

@@ -192,7 +192,7 @@ class _Play:
             actor.signal(signal.SIGTERM)
         for actor in company:
             code = actor.wait()
-            assert code in (0, 2, 5, 6, 8, 75, DIED), (actor.command, code, actor.said)
+            assert code in (0, 2, 3, 5, 6, 8, 75, DIED), (actor.command, code, actor.said)
 
     # -- disturbances -----------------------------------------------------------------------------------------------
 

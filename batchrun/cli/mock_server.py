@@ -22,6 +22,8 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "latency_ms": (float, "Median time of a whole answer, instead of the two above."),
     "latency_sigma": (float, "Spread (sigma of the lognormal factor) of these times."),
     "answer_tokens": (int, "Mean length of an answer in tokens."),
+    "prompt_token_ms": (float, "Time for each token of a prompt that is not in the prefix cache."),
+    "prefix_cache_blocks": (int, "Blocks of 16 tokens that a prefix cache holds; without it there is none."),
     "slots": (int, "Requests served at once; others queue."),
     "knee": (int, "Above so many at once all become slower: no more is done."),
     "refuse_above": (int, "Above so many at once requests are refused with 429."),

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from batchrun.core.concurrency import MOST, WRITTEN, Concurrency
+from batchrun.core.order import Order
 from batchrun.core.prices import Price, exact_amount
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 ENDPOINT_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 # Keys of the contract that a coming release honours. Accepting one now and doing nothing would be a lie.
-NOT_YET = ("order", "stream", "endpoints")
+NOT_YET = ("stream", "endpoints")
 NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")  # a line's own
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 KEY_HEADER = re.compile(r"([A-Za-z0-9]+-)*[Ii]dempoten(cy|t)-[A-Za-z0-9-]{1,32}\Z")
@@ -104,6 +105,10 @@ class JobSpec(BaseModel):
     )
     idempotency_retention_s: float = Field(
         default=86_400.0, gt=0, le=31_536_000, description="how long it remembers such a key"
+    )
+    order: Order = Field(
+        default="input",
+        description="what is sent first: as the lines stand, alike beginnings together, or the longest",
     )
     cache: bool = Field(default=False, description="the same request to the same endpoint is sent, and paid, once")
     measure: bool = Field(

@@ -60,7 +60,7 @@ def claim(
     keys: Keys | None = None,
     asking: Asking | None = None,
 ) -> list[Claim]:
-    """pending -> running for those of `item_ids` that may be sent now; write their intents.
+    """pending -> running for those of `item_ids` that may be sent now, in their order; write their intents.
 
     What is not in the result was not claimed, and must not be sent. Money is reserved with the claim: items whose
     worst case does not fit under the job's limit stay pending.
@@ -84,7 +84,7 @@ def claim(
         note_asked(connection, [(row.id, row.fence) for row in rows], asks)
     # crash point: claim-intended
     move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
-    return _claims(connection, rows)
+    return _claims(connection, rows, item_ids)
 
 
 _OF_A_CLAIM = (
@@ -131,7 +131,7 @@ def _intent(row: Any, worker_id: int, endpoint: str, now: float, keys: Keys | No
     }
 
 
-def _claims(connection: Connection, rows: Sequence[Any]) -> list[Claim]:
+def _claims(connection: Connection, rows: Sequence[Any], order: Sequence[int]) -> list[Claim]:
     found = connection.execute(_ASKED, {"the_items": among([row.id for row in rows])})
     asked = {request.item_id: request for request in found}
     claims = [
@@ -148,7 +148,8 @@ def _claims(connection: Connection, rows: Sequence[Any]) -> list[Claim]:
         )
         for row in rows
     ]
-    return sorted(claims, key=lambda claim: claim.item_id)
+    place_of = {item_id: place for place, item_id in enumerate(order)}
+    return sorted(claims, key=lambda claim: place_of[claim.item_id])
 
 
 def within_budget(connection: Connection, job_id: int, item_ids: Sequence[int]) -> list[int]:
@@ -179,7 +180,7 @@ def lost_claims(connection: Connection, *, item_ids: Sequence[int], worker_id: i
             items.c.id.in_(item_ids), items.c.worker_id == worker_id, items.c.state == ItemState.RUNNING
         )
     ).all()
-    return _claims(connection, rows) if rows else []
+    return _claims(connection, rows, item_ids) if rows else []
 
 
 def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, now: float) -> None:

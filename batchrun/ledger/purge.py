@@ -155,9 +155,9 @@ def _forget(connection: Connection, span: _Span) -> int:
         update(items).where(*span.items(), _ITEM_TEXTS).values(message=None, note=None)
     ).rowcount
     # crash point: purge-half-batch
-    # With the digest of a request one could find out whether it was a certain one.
+    # With the digest of a request one could find out whether it was a certain one; a rank may be made of one too.
     has_digest = items.c.request_digest.is_not(None)
-    connection.execute(update(items).where(*span.items(), has_digest).values(request_digest=None))
+    connection.execute(update(items).where(*span.items(), has_digest).values(request_digest=None, rank=0))
     return texts
 
 

@@ -32,6 +32,7 @@ class Line:
     path: str | None
     body: bytes | None
     worst_pusd: int | None
+    rank: int = 0  # in the order of claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ _ITEM_COLUMNS = (
     "throttled_s",
     "reasks",
     "consents",
+    "rank",
     "not_before_at",
     "wait_s",
     "worst_pusd",
@@ -184,6 +186,7 @@ def _item(job_id: int, item_id: int, line: Line, revision: int, *, is_trial: boo
         0.0,
         0,
         0,
+        line.rank,
         now,
         0.0,
         line.worst_pusd,

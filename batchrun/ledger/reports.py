@@ -9,7 +9,6 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from batchrun.core.outcome import Charge
 from batchrun.core.states import AttemptState, ItemState
-from batchrun.ledger.guards import is_claimable
 from batchrun.ledger.schema import FENCE_BITS, answers, attempts, copies, heartbeats, items, requests, workers
 
 LATENCY_SAMPLE = 2_000
@@ -238,41 +237,12 @@ def first_items(
     return [(row.custom_id, ItemState(row.state)) for row in rows]
 
 
-def claimable_ids(
-    connection: Connection, job_id: int, *, after: int, limit: int, trial_only: bool, now: float
-) -> list[int]:
-    """Return the next items that may be claimed, by id."""
-    query = select(items.c.id).where(*_of_scope(job_id, trial_only), items.c.id > after, is_claimable(now))
-    return list(connection.execute(query.order_by(items.c.id).limit(limit)).scalars())
-
-
 def has_sent_since(connection: Connection, job_id: int, since_at: float, *, except_worker: int) -> bool:
     """Say whether a request of the job may have left since then; open intents of this worker are not out yet."""
     is_open = and_(attempts.c.state == AttemptState.INTENT, attempts.c.worker_id != except_worker)
     may_have = or_(is_open, attempts.c.sent_at > since_at)
     found = select(attempts.c.key).where(attempts.c.job_id == job_id, may_have).limit(1)
     return connection.execute(found).scalar() is not None
-
-
-def is_over(connection: Connection, job_id: int, *, trial_only: bool) -> bool:
-    """Say whether no item of the job, or of its trial, is pending or running, wherever it runs."""
-    unfinished = items.c.state.in_((ItemState.PENDING, ItemState.RUNNING))
-    found = select(items.c.id).where(*_of_scope(job_id, trial_only), items.c.is_current, unfinished).limit(1)
-    return connection.execute(found).scalar() is None
-
-
-def next_ready_at(connection: Connection, job_id: int, *, trial_only: bool) -> float | None:
-    """Return when the next pending item's wait is over; None when nothing is pending."""
-    pending = (*_of_scope(job_id, trial_only), items.c.is_current, items.c.state == ItemState.PENDING)
-    return connection.execute(select(func.min(items.c.not_before_at)).where(*pending)).scalar()
-
-
-def _of_scope(job_id: int, trial_only: bool) -> tuple[ColumnElement[bool], ...]:
-    """Build the condition on the items of a job, or of its trial: those few are looked up first, and then the rest."""
-    if not trial_only:
-        return (items.c.job_id == job_id,)
-    tried = items.alias("tried")
-    return (items.c.id.in_(select(tried.c.id).where(tried.c.job_id == job_id, tried.c.is_trial)),)
 
 
 def trial_ids(connection: Connection, job_id: int) -> list[int]:

@@ -128,6 +128,7 @@ items = Table(
     Column("throttled_s", Float, nullable=False),
     Column("reasks", Integer, nullable=False),  # for invalid answers, as the job's spec allows them
     Column("consents", Integer, nullable=False),
+    Column("rank", _Key, nullable=False),  # in the order of claims: lower ones first, then by id
     Column("not_before_at", Float, nullable=False),
     Column("wait_s", Float, nullable=False),  # length of that wait, as recorded
     Column("worst_pusd", BigInteger),  # the most one attempt can cost
@@ -137,7 +138,7 @@ items = Table(
     CheckConstraint(
         "state IN ('pending', 'running', 'completed', 'failed', 'in_doubt', 'rejected', 'cancelled')", name="state"
     ),
-    _index_where("is_current", "ix_items_job_id_state_id", "job_id", "state", "id"),
+    _index_where("is_current", "ix_items_job_id_state_rank_id", "job_id", "state", "rank", "id"),
     Index("ix_items_job_id_position", "job_id", "position"),
     _index_where("is_trial", "ix_items_trial", "job_id", "id"),
 )
@@ -274,5 +275,6 @@ incoming = Table(
     Column("path", Text),
     Column("body", LargeBinary),  # NULL: a rejected line
     Column("worst_pusd", BigInteger),
+    Column("rank", _Key, nullable=False),
     Index("ix_incoming_job_id_custom_id", "job_id", "custom_id"),
 )

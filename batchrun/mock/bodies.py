@@ -26,13 +26,17 @@ class Usage:
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int | None = None  # of the prompt's; None: there is no cache
 
 
 def render_usage(usage: Usage) -> bytes:
     """Render the usage object of chat and legacy completions."""
     total = usage.prompt_tokens + usage.completion_tokens
     numbers = (usage.prompt_tokens, usage.completion_tokens, total)
-    return b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}' % numbers
+    text = b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}' % numbers
+    if usage.cached_tokens is None:
+        return text
+    return text[:-1] + b',"prompt_tokens_details":{"cached_tokens":%d}}' % usage.cached_tokens
 
 
 def render_finish_reason(answer: Answer) -> bytes:
@@ -94,11 +98,11 @@ def render_message(answer: Answer, stamp: Stamp) -> bytes:
 
 def _render_response_usage(usage: Usage) -> bytes:
     template = (
-        b'{"input_tokens":%d,"input_tokens_details":{"cached_tokens":0},"output_tokens":%d,'
+        b'{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d,'
         b'"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}'
     )
     total = usage.prompt_tokens + usage.completion_tokens
-    return template % (usage.prompt_tokens, usage.completion_tokens, total)
+    return template % (usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens, total)
 
 
 def render_embeddings(ask: Ask, size: int, seed: int, usage: Usage) -> bytes:

@@ -13,7 +13,18 @@ RATES = (
     "bad_json_rate",
     "drip_rate",
 )
-AMOUNTS = ("drain_s", "ttft_ms", "itl_ms", "latency_ms", "latency_sigma", "drip_s", "retry_after_s", "replay_s")
+AMOUNTS = (
+    "drain_s",
+    "ttft_ms",
+    "itl_ms",
+    "prompt_token_ms",
+    "latency_ms",
+    "latency_sigma",
+    "drip_s",
+    "retry_after_s",
+    "replay_s",
+)
+COUNTS = ("answer_tokens", "embedding_size", "slots", "knee", "refuse_above", "faults_per_item", "prefix_cache_blocks")
 SPEND_LOGS = ("costs", "answers")
 
 
@@ -52,6 +63,10 @@ class MockConfig:
     """Median time of a whole answer of any length; if given, `ttft_ms` and `itl_ms` are not used."""
     latency_sigma: float = 0.0
     """Sigma of the lognormal factor on each of these times, drawn per request; 0 is no spread."""
+    prompt_token_ms: float = 0.0
+    """Time for each token of the prompt that the prefix cache does not have, before the first token; no spread."""
+    prefix_cache_blocks: int | None = None
+    """Blocks of 16 tokens that the prefix cache holds, the least recently used go first; None: there is no cache."""
     slots: int | None = None
     """Requests served at once, others wait first in, first out; None serves all at once."""
     knee: int | None = None
@@ -116,7 +131,7 @@ class MockConfig:
             amount = getattr(self, name)
             if amount is not None and not 0.0 <= amount < float("inf"):
                 raise ValueError(f"'{name}' is {amount}, but it must be 0 or more")
-        for name in ("answer_tokens", "embedding_size", "slots", "knee", "refuse_above", "faults_per_item"):
+        for name in COUNTS:
             count, least = getattr(self, name), 0 if name == "faults_per_item" else 1
             if count is not None and count < least:
                 raise ValueError(f"'{name}' is {count}, but it must be at least {least}")

@@ -11,6 +11,7 @@ from batchrun.mock.config import MockConfig
 from batchrun.mock.dice import Dice
 from batchrun.mock.faults import REFUSALS, Fault, FaultTable
 from batchrun.mock.plan import Arrival, Plan, Stream, Work
+from batchrun.mock.prefix_cache import PrefixCache
 from batchrun.mock.response import HTML_BODY, HTML_TYPE, SSE_TYPE, render_chunks, render_error
 from batchrun.mock.stats import Stats
 from batchrun.mock.streams import count_steps, render_steps
@@ -29,6 +30,9 @@ class Planner:
         self._faults = FaultTable(config)
         self._clockwork = Clockwork(config)
         self._is_fair = self._faults.is_empty and self._clockwork.is_even  # True: nothing is left to chance
+        self._prompt_token_s = config.prompt_token_ms / 1000.0
+        blocks = config.prefix_cache_blocks
+        self._prefix_cache = None if blocks is None else PrefixCache(blocks)
         self._id_prefix = b"mock-%x-" % time.time_ns()  # so that two runs never give one id
 
     def plan(self, route: Route, arrival: Arrival) -> Plan:
@@ -68,7 +72,10 @@ class Planner:
 
     def _plan_work(self, ask: Ask, arrival: Arrival, fault: Fault | None, pace: Pace) -> Plan:
         answers = [] if ask.route is Route.EMBEDDINGS else self._write_answers(ask, arrival)
-        usage = Usage(max(len(arrival.request.body) // 4, 1), sum(answer.token_count for answer in answers))
+        prompt_tokens = max(len(arrival.request.body) // 4, 1)
+        cached_tokens = self._read_prompt(arrival.request.body, prompt_tokens)
+        usage = Usage(prompt_tokens, sum(answer.token_count for answer in answers), cached_tokens)
+        pace = pace.after(self._prompt_token_s * (prompt_tokens - (cached_tokens or 0)))
         steps = count_steps(answers) if answers else 1
         is_cut = any(answer.is_cut for answer in answers)
         work = Work(pace, usage.prompt_tokens, usage.completion_tokens, steps, "length" if is_cut else "stop")
@@ -81,6 +88,15 @@ class Planner:
             return Plan(200, content_type=SSE_TYPE, work=work, stream=stream, fault=fault, kept=kept)
         body = kept or self._render_body(ask, answers, usage, stamp)
         return Plan(200, body, work=work, fault=fault, kept=kept)
+
+    def _read_prompt(self, body: bytes, tokens: int) -> int | None:
+        """Look a prompt up in the prefix cache; return how many of its tokens were there, None where there is none."""
+        if self._prefix_cache is None:
+            return None
+        found = min(self._prefix_cache.read(body), tokens - 1)  # the last one is read in any case
+        self._stats.prefix_queries += tokens
+        self._stats.prefix_hits += found
+        return found
 
     def _write_answers(self, ask: Ask, arrival: Arrival) -> list[Answer]:
         if arrival.item is None:

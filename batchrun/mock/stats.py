@@ -26,6 +26,8 @@ class Stats:
     bills: dict[bytes, int] = field(default_factory=dict)  # per body
     prompt_tokens: int = 0  # of requests served to their end
     completion_tokens: int = 0
+    prefix_queries: int = 0  # tokens that were looked for in the prefix cache
+    prefix_hits: int = 0  # those that were there
     finished: Counter[str] = field(default_factory=Counter)  # served to their end, by finish reason
     queue_s: float = 0.0  # waited for a slot by requests that got one
     queue_count: int = 0
@@ -89,6 +91,8 @@ def render_stats(stats: Stats, slots: Slots) -> bytes:
         "by_fault": dict(sorted(stats.by_fault.items())),
         "prompt_tokens": stats.prompt_tokens,
         "completion_tokens": stats.completion_tokens,
+        "prefix_queries": stats.prefix_queries,
+        "prefix_hits": stats.prefix_hits,
     }
     return json.dumps(shown).encode()
 
@@ -101,8 +105,8 @@ def render_metrics(stats: Stats, slots: Slots, model: str) -> bytes:
         ("gauge", "num_requests_running", slots.running_count),
         ("gauge", "num_requests_waiting", slots.waiting_count),
         ("gauge", "kv_cache_usage_perc", round(slots.usage_share, 6)),
-        ("counter", "prefix_cache_queries_total", 0),
-        ("counter", "prefix_cache_hits_total", 0),
+        ("counter", "prefix_cache_queries_total", stats.prefix_queries),
+        ("counter", "prefix_cache_hits_total", stats.prefix_hits),
         ("counter", "num_preemptions_total", 0),
         ("counter", "prompt_tokens_total", stats.prompt_tokens),
         ("counter", "generation_tokens_total", stats.completion_tokens),

@@ -14,6 +14,10 @@ class Pace:
     ttft_s: float  # to the first token
     itl_s: float  # between two tokens
 
+    def after(self, wait_s: float) -> "Pace":
+        """Return the same pace, begun so much later."""
+        return self if wait_s == 0.0 else Pace(self.ttft_s + wait_s, self.itl_s)
+
     def compute_e2el_s(self, token_count: int) -> float:
         """Return the time to the last token."""
         return self.ttft_s + self.itl_s * max(token_count - 1, 0)

@@ -6,8 +6,8 @@ from collections import deque
 from typing import Protocol
 
 from batchrun.errors import LedgerFault
+from batchrun.ledger.backlog import START, Place, claimable
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import claimable_ids
 from batchrun.runner.intake import HINTS_PER_SLOT
 from batchrun.runner.means import Carrier
 from batchrun.runner.perform import Performer
@@ -27,8 +27,8 @@ class Feeding(Protocol):
 
     async def run(self) -> None: ...
 
-    def read(self, *, after: int, limit: int) -> list[int]:
-        """Return claimable items from the ledger, by id."""
+    def first(self, limit: int) -> list[int]:
+        """Return the first claimable items of the ledger, in the job's order."""
         ...
 
     def forget_outstanding(self) -> None:
@@ -51,7 +51,7 @@ class Feed:
         self._carrier = carrier
         self._trial_only = trial_only
         self._ids: deque[int] = deque()
-        self._cursor = -1
+        self._cursor = START
         self._sent = performer.intake.consumed
         self.is_exhausted = False
 
@@ -70,14 +70,15 @@ class Feed:
                 continue
             if not self._ids:
                 try:
-                    self._ids.extend(await asyncio.to_thread(self.read, after=self._cursor, limit=READ_AT_ONCE))
+                    places = await asyncio.to_thread(self.read, after=self._cursor, limit=READ_AT_ONCE)
                 except LedgerFault:
                     await asyncio.sleep(AGAIN_S)
                     continue
-                if not self._ids:
+                if not places:
                     self.is_exhausted = True
                     return
-                self._cursor = self._ids[-1]
+                self._ids.extend(place.item_id for place in places)
+                self._cursor = places[-1]
             count = min(len(self._ids), window - self.outstanding)
             ids = [self._ids.popleft() for _ in range(count)]
             self._sent += count
@@ -89,10 +90,14 @@ class Feed:
         for packet in in_packets(ids, window):
             self._carrier.send(self._performer.job_id, packet)
 
-    def read(self, *, after: int, limit: int) -> list[int]:
-        """Return claimable items from the ledger, by id."""
+    def first(self, limit: int) -> list[int]:
+        """Return the first claimable items of the ledger, in the job's order."""
+        return [place.item_id for place in self.read(after=START, limit=limit)]
+
+    def read(self, *, after: Place, limit: int) -> list[Place]:
+        """Return the next claimable items of the ledger and their places."""
         with self._ledger.read() as connection:
-            return claimable_ids(
+            return claimable(
                 connection,
                 self._performer.job_id,
                 after=after,

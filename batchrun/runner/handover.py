@@ -9,11 +9,11 @@ from collections.abc import Callable
 from batchrun.core.states import FINAL_JOB_STATES, JobState
 from batchrun.errors import JobBusy, LedgerFault
 from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.backlog import is_over
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.leases import total_load
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker
-from batchrun.ledger.reports import is_over
 from batchrun.runner.ends import TRIAL_ONLY, End, EndKind
 from batchrun.runner.epoch import let_go
 from batchrun.runner.export import Outputs, output_paths

@@ -13,9 +13,9 @@ from batchrun.core.breaker import Trip
 from batchrun.core.states import JobState
 from batchrun.errors import LedgerCopied, LedgerFault
 from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.backlog import is_over
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.liveness import beat_of
-from batchrun.ledger.reports import is_over
 from batchrun.runner.ends import EndKind
 from batchrun.runner.epoch import begin, let_go, refuse_copy
 from batchrun.runner.export import output_paths, write_outputs

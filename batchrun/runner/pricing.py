@@ -7,7 +7,7 @@ from batchrun.core.prices import Price, worst_cost_pusd
 from batchrun.core.request import most_output_tokens
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.pricing import requests_to_price, write_worst
+from batchrun.ledger.unsent import requests_left, write_worst
 
 
 def reprice(ledger: Ledger, job: Job, spec: Mapping[str, Any]) -> None:
@@ -18,7 +18,7 @@ def reprice(ledger: Ledger, job: Job, spec: Mapping[str, Any]) -> None:
     if spec["price"] == job.spec["price"]:
         return
     price = None if spec["price"] is None else Price.model_validate(spec["price"])
-    for chunk in requests_to_price(ledger, job.id):
+    for chunk in requests_left(ledger, job.id):
         write_worst(
             ledger,
             [

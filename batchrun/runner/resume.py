@@ -16,6 +16,7 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import count_items
 from batchrun.runner.pricing import reprice
 from batchrun.runner.purged import SEND, refuse_purged
+from batchrun.runner.ranking import rerank
 from batchrun.runner.standing import Standing
 
 Gate = Literal["stop", "again", "past"]
@@ -63,6 +64,7 @@ def change_of_mind(
         spec = None if spec_of is None else spec_of(job)
         if spec is not None:
             reprice(ledger, job, spec)
+            rerank(ledger, job, spec)
         with ledger.write() as connection:
             job_moves.change_settings(
                 connection,

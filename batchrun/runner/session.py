@@ -14,12 +14,13 @@ from batchrun.core.rate import MINUTE, Limits
 from batchrun.core.states import ItemState, JobState
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.backlog import next_ready_at
 from batchrun.ledger.claims import within_budget
 from batchrun.ledger.commit import GroupCommit
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, beat, has_ended
-from batchrun.ledger.reports import count_items, count_trial, has_sent_since, next_ready_at
+from batchrun.ledger.reports import count_items, count_trial, has_sent_since
 from batchrun.ledger.trial import answered_routes
 from batchrun.runner.climbing import Climbing
 from batchrun.runner.ends import End, EndKind
@@ -305,7 +306,7 @@ class Session:
             return
         # A hint may be lost: a slot that has been idle takes its work from the ledger, whatever the others do.
         self._idle_since = None
-        ids = await asyncio.to_thread(feed.read, after=-1, limit=2 * performer.concurrency)
+        ids = await asyncio.to_thread(feed.first, 2 * performer.concurrency)
         feed.forget_outstanding()
         for item_id in ids:
             performer.intake.put(item_id)

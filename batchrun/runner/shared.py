@@ -8,8 +8,9 @@ from typing import Any
 
 from batchrun.core.rate import Limits
 from batchrun.core.states import ItemState, JobState
+from batchrun.ledger.backlog import is_over
 from batchrun.ledger.leases import Load, give_back, lease
-from batchrun.ledger.reports import count_items, is_over
+from batchrun.ledger.reports import count_items
 from batchrun.runner.ends import End, EndKind
 from batchrun.runner.feed import Feeding
 from batchrun.runner.outage import ENDPOINT_DOWN
@@ -139,11 +140,11 @@ class SharedSession(Session):
             return
         self._idle_since = None
         wanted = 2 * performer.concurrency
-        ids = await asyncio.to_thread(feed.read, after=-1, limit=SPREAD * wanted)
+        ids = await asyncio.to_thread(feed.first, SPREAD * wanted)
         # Where hints do not come, the ledger is asked as soon as a slot is idle.
         self._patience_s = TICK_S if ids else self._waits.idle_claim_s
-        for item_id in sorted(random.sample(ids, min(wanted, len(ids)))):
-            performer.intake.put(item_id)
+        for place in sorted(random.sample(range(len(ids)), min(wanted, len(ids)))):
+            performer.intake.put(ids[place])
         if ids and self._job.max_cost_pusd is not None and not performer.tally.in_flight:
             await self._check_budget(ids)
         elif not ids and not performer.has_work and await asyncio.to_thread(self._is_over, trial_only):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from batchrun.core.concurrency import Concurrency
+from batchrun.core.order import rank_of
 from batchrun.core.prices import to_pusd, worst_cost_pusd
 from batchrun.core.states import JobState
 from batchrun.core.strata import draw
@@ -23,6 +24,7 @@ from batchrun.ledger.trial import count_lengths, mark_trial, stream_lengths
 from batchrun.runner.check import Checked
 from batchrun.runner.pricing import reprice
 from batchrun.runner.purged import CHANGE, refuse_purged
+from batchrun.runner.ranking import rerank
 from batchrun.runner.standing import read_standing
 from batchrun.runner.strata import strata_of
 
@@ -216,7 +218,7 @@ def _is_taken(ledger: Ledger, job: Job, worker_id: int, observer: Observer) -> b
 
 def lines(checked: Checked) -> Iterator[Line]:
     """Turn the input into what the ledger takes."""
-    price = checked.spec.price
+    price, order = checked.spec.price, checked.spec.order
     for item in read_items(checked.input, checked.defaults, checked.survey):
         if isinstance(item, RejectedLine):
             yield Line(item.position, item.line_no, item.custom_id, None, None, item.message, None, None, None)
@@ -233,6 +235,7 @@ def lines(checked: Checked) -> Iterator[Line]:
             request.path,
             request.body,
             worst,
+            rank_of(order, body=request.body, max_output_tokens=request.max_output_tokens),
         )
 
 
@@ -304,7 +307,8 @@ def accept_changes(ledger: Ledger, checked: Checked, job: Job, *, spec: dict[str
         IllegalMove: a changed or removed item is running or in doubt.
     """
     now = time.time()
-    reprice(ledger, job, spec)  # those that are kept; the others are priced as they are staged
+    reprice(ledger, job, spec)  # those that are kept; the others are priced, and ranked, as they are staged
+    rerank(ledger, job, spec)
     try:
         changes = accept(
             ledger,

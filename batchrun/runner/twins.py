@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from batchrun.core.answer_check import AnswerCheck
+from batchrun.ledger.backlog import claimable, place_of
 from batchrun.ledger.cache import Account, Ask, Asking, answers_of, copy_answers, look_up
 from batchrun.ledger.claims import Claim
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import claimable_ids
 
 MOST_HELD = 2_000  # beyond that nothing is taken in until some are let go
 MOST_SIFTED = 500  # at once, while nearly all have their answer
@@ -63,7 +63,7 @@ class Twins:
             hits += filter(self._is_hit, await asyncio.to_thread(self._look_up, waiting))
         if self.appetite and item_ids:  # hints come a few at a time: what follows is looked up without them
             known = {one.item_id for one in hits}
-            ahead = await asyncio.to_thread(self._look_ahead, max(item_ids))
+            ahead = await asyncio.to_thread(self._look_ahead, item_ids[-1])
             hits += [one for one in ahead if self._is_hit(one) and one.item_id not in known]
         served = await asyncio.to_thread(self._serve, hits) if hits else []
         left: dict[int, int] = {}
@@ -121,10 +121,15 @@ class Twins:
 
     def _look_ahead(self, after: int) -> list[Ask]:
         with self._ledger.read() as connection:
-            following = claimable_ids(
-                connection, self._job_id, after=after, limit=MOST_SIFTED, trial_only=False, now=time.time()
+            places = claimable(
+                connection,
+                self._job_id,
+                after=place_of(connection, after),
+                limit=MOST_SIFTED,
+                trial_only=False,
+                now=time.time(),
             )
-            return look_up(connection, following, self._account)
+            return look_up(connection, [place.item_id for place in places], self._account)
 
     def _serve(self, hits: Sequence[Ask]) -> list[int]:
         """Complete these items by the answers that are there, where they will do; return which moved."""

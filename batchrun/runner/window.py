@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from batchrun.errors import LedgerFault
+from batchrun.ledger.backlog import START, Place, claimable
 from batchrun.ledger.leases import total_load
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import claimable_ids
 from batchrun.runner.feed import in_packets
 from batchrun.runner.intake import HINTS_PER_SLOT
 
@@ -58,7 +58,7 @@ class Window:
         """
         self._ledger, self._job_id, self._broker = ledger, job_id, broker
         self._is_mine, self._trial_only, self._clock = is_mine, trial_only, clock
-        self._on_their_way: dict[int, float] = {}  # when each was hinted at
+        self._on_their_way: dict[Place, float] = {}  # when each was hinted at, in the order of claims
         self._next_round = self._looked = clock()
 
     async def run(self) -> None:
@@ -81,28 +81,33 @@ class Window:
         with self._ledger.read() as connection:
             # What the workers have room for: what is beyond that would go from one to the other.
             size = HINTS_PER_SLOT * total_load(connection, self._job_id).wants
-        ids = self.read(after=self._first(now) - 1, limit=size)
+        places = self.read(after=self._begin(now), limit=size)
         patience_s = STALE_S if waiting else LOST_S
-        known = {one: at for one in ids if (at := self._on_their_way.get(one)) is not None and now - at < patience_s}
-        fresh = [one for one in ids if one not in known]
+        known = {one: at for one in places if (at := self._on_their_way.get(one)) is not None and now - at < patience_s}
+        fresh = [one.item_id for one in places if one not in known]
         for packet in in_packets(fresh, size):
             self._broker.send(self._job_id, packet)
-        self._on_their_way = {one: known.get(one, now) for one in ids}
+        self._on_their_way = {one: known.get(one, now) for one in places}
         since_s, self._looked = now - self._looked, now
         # Half a window later, at the pace at which they are taken now.
         return min(CALM_S, max(BUSY_S, since_s * size / 2 / len(fresh))) if fresh else CALM_S
 
-    def _first(self, now: float) -> int:
-        """Return the first item that need be looked at: those before it could not be claimed a moment ago."""
+    def _begin(self, now: float) -> Place:
+        """Return the place behind which is looked: what stands before it could not be claimed a moment ago."""
         if now >= self._next_round or not self._on_their_way:
             self._next_round = now + ROUND_S
-            return 0
-        return min(self._on_their_way)
+            return START
+        first = next(iter(self._on_their_way))
+        return first._replace(item_id=first.item_id - 1)
 
-    def read(self, *, after: int, limit: int) -> list[int]:
-        """Return claimable items from the ledger, by id."""
+    def first(self, limit: int) -> list[int]:
+        """Return the first claimable items of the ledger, in the job's order."""
+        return [place.item_id for place in self.read(after=START, limit=limit)]
+
+    def read(self, *, after: Place, limit: int) -> list[Place]:
+        """Return the next claimable items of the ledger and their places."""
         with self._ledger.read() as connection:
-            return claimable_ids(
+            return claimable(
                 connection, self._job_id, after=after, limit=limit, trial_only=self._trial_only, now=time.time()
             )
 

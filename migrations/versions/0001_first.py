@@ -75,6 +75,7 @@ def upgrade() -> None:
         sa.Column("path", sa.Text(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=True),
         sa.Column("worst_pusd", sa.BigInteger(), nullable=True),
+        sa.Column("rank", KEY, nullable=False),
         sa.PrimaryKeyConstraint("job_id", "position", name=op.f("pk_incoming")),
     )
     op.create_index("ix_incoming_job_id_custom_id", "incoming", ["job_id", "custom_id"], unique=False)
@@ -196,6 +197,7 @@ def upgrade() -> None:
         sa.Column("throttled_s", sa.Float(), nullable=False),
         sa.Column("reasks", sa.Integer(), nullable=False),
         sa.Column("consents", sa.Integer(), nullable=False),
+        sa.Column("rank", KEY, nullable=False),
         sa.Column("not_before_at", sa.Float(), nullable=False),
         sa.Column("wait_s", sa.Float(), nullable=False),
         sa.Column("worst_pusd", sa.BigInteger(), nullable=True),
@@ -212,9 +214,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_items_job_id_position", "items", ["job_id", "position"], unique=False)
     op.create_index(
-        "ix_items_job_id_state_id",
+        "ix_items_job_id_state_rank_id",
         "items",
-        ["job_id", "state", "id"],
+        ["job_id", "state", "rank", "id"],
         unique=False,
         sqlite_where=sa.text("is_current = 1"),
         postgresql_where=sa.text("is_current"),

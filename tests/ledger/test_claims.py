@@ -1,16 +1,17 @@
 """Who may send what: an intent before every request, and no claim where anything stands against it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
 
 from batchrun.core.states import AttemptState
 from batchrun.ledger import jobs
+from batchrun.ledger.backlog import START, Place, claimable, next_ready_at, place_of
 from batchrun.ledger.claims import claim, lost_claims, within_budget
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.register import accept, stage
-from batchrun.ledger.reports import claimable_ids, next_ready_at
 from batchrun.ledger.schema import FENCE_BITS, attempt_key, items, split_key
 from batchrun.ledger.sweeps import bury
 from tests.ledger.desk import (
@@ -155,8 +156,9 @@ def test_a_wait_ends_in_time_and_counts_as_passed_when_the_clock_was_set_back(
 ) -> None:
     desk.settle(desk.claim_one(), SERVER_ERROR)  # ten seconds
     with desk.ledger.read() as connection:
-        seen = claimable_ids(connection, desk.job_id, after=-1, limit=9, trial_only=False, now=desk.now + later_s)
-    assert seen == (desk.item_ids if may else [])
+        now = desk.now + later_s
+        seen = claimable(connection, desk.job_id, after=START, limit=9, trial_only=False, now=now)
+    assert [place.item_id for place in seen] == (desk.item_ids if may else [])
     assert bool(desk.claim(now=desk.now + later_s)) is may
 
 
@@ -317,11 +319,27 @@ def test_claimable_items_are_read_in_order_from_any_place(ledger: Ledger) -> Non
     ids = desk.item_ids
     desk.claim(1)
 
-    def read(after: int, limit: int, *, trial_only: bool = False) -> list[int]:
+    def read(after: Place, limit: int, *, trial_only: bool = False) -> list[int]:
         with ledger.read() as connection:
-            return claimable_ids(connection, desk.job_id, after=after, limit=limit, trial_only=trial_only, now=NOW)
+            found = claimable(connection, desk.job_id, after=after, limit=limit, trial_only=trial_only, now=NOW)
+        return [place.item_id for place in found]
 
-    assert read(-1, 3) == [ids[0], ids[2], ids[3]]
-    assert read(ids[3], 3) == [ids[4], ids[5]]
-    assert read(-1, 9, trial_only=True) == [ids[2], ids[5]]
+    assert read(START, 3) == [ids[0], ids[2], ids[3]]
+    assert read(Place(0, ids[3]), 3) == [ids[4], ids[5]]
+    assert read(START, 9, trial_only=True) == [ids[2], ids[5]]
     assert desk.attempts(1)[0]["state"] == AttemptState.INTENT
+
+
+def test_items_are_claimed_by_rank_and_among_equals_in_input_order(ledger: Ledger) -> None:
+    most = (1 << 63) - 1
+    desk = Desk.open(ledger, [replace(line(number), rank=rank) for number, rank in enumerate([5, 5, 0, most, 1])])
+    ids = desk.item_ids
+    with ledger.read() as connection:
+        order = {"limit": 9, "trial_only": False, "now": NOW}
+        found = claimable(connection, desk.job_id, after=START, **order)
+        rest = claimable(connection, desk.job_id, after=found[2], **order)
+        assert place_of(connection, ids[0]) == (5, ids[0])
+    assert [place.item_id for place in found] == [ids[2], ids[4], ids[0], ids[1], ids[3]]
+    assert rest == found[3:]
+    claims = desk.claim(3, 1, 2)
+    assert [claim.item_id for claim in claims] == [ids[3], ids[1], ids[2]], "as they were asked for"

@@ -12,11 +12,12 @@ from sqlalchemy import Connection, event
 
 from batchrun.core.states import ItemState
 from batchrun.ledger import purge
+from batchrun.ledger.backlog import START, Place, claimable, next_ready_at
 from batchrun.ledger.claims import claim, lost_claims, release, within_budget
 from batchrun.ledger.consents import Stopped, consent
 from batchrun.ledger.jobs import move_job
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.reports import claimable_ids, count_items, next_ready_at
+from batchrun.ledger.reports import count_items
 from batchrun.ledger.results import results_of, stream_results
 from batchrun.ledger.settle import rescue, settle, settle_answers
 from batchrun.ledger.sweeps import incarnations, jobs_of
@@ -92,7 +93,7 @@ def walks(step: str, back_end: str) -> bool:
     """Say whether a step of a plan goes through a large table, or through all items of one state."""
     if re.match(rf"(SCAN|Seq Scan) (TABLE )?({'|'.join(LARGE[back_end])})\b", step):
         return True
-    by_state = re.search(r"ix_items_job_id_state_id|ix_attempts_job_id_state\b", step)
+    by_state = re.search(r"ix_items_job_id_state_rank_id|ix_attempts_job_id_state\b", step)
     by_id_too = re.search(r"\bid=\?|\bid = ", step)
     return bool(by_state) and not by_id_too
 
@@ -135,8 +136,8 @@ BY_ID: dict[str, Callable[[Desk, Connection], Any]] = {
 }
 # What goes through the items or attempts of one state. Where nearly all are in that state, Postgres reads them all.
 BY_STATE: dict[str, Callable[[Desk, Connection], Any]] = {
-    "next claimable items": lambda desk, c: claimable_ids(
-        c, desk.job_id, after=-1, limit=1_000, trial_only=False, now=NOW
+    "next claimable items": lambda desk, c: claimable(
+        c, desk.job_id, after=START, limit=1_000, trial_only=False, now=NOW
     ),
     "next ready time": lambda desk, c: next_ready_at(c, desk.job_id, trial_only=False),
     "is it finished": lambda desk, c: move_job(c, desk.job_id, "finalize", now=NOW),
@@ -180,7 +181,7 @@ def test_counting_reads_the_index_and_not_the_items(large: Desk) -> None:
             assert count_items(connection, large.job_id)[ItemState.PENDING] == MANY - 2_000
         steps = plan(connection, heard[0])
     if large.ledger.is_sqlite:
-        assert steps == ["SEARCH items USING COVERING INDEX ix_items_job_id_state_id (job_id=?)"]
+        assert steps == ["SEARCH items USING COVERING INDEX ix_items_job_id_state_rank_id (job_id=?)"]
     else:
         assert not any("Seq Scan attempts" in step for step in steps)
 
@@ -196,10 +197,24 @@ def test_results_are_read_in_order_without_sorting(large: Desk) -> None:
     assert not any(re.match(r"(SCAN|Seq Scan) (attempts|answers|telling)", step) for step in steps), steps
 
 
+def test_the_next_items_are_read_from_their_place_without_sorting(large: Desk) -> None:
+    place = Place(0, large.item_ids[50_000])
+    with large.ledger.read() as connection:
+        with listening(large.ledger) as heard:
+            places = claimable(connection, large.job_id, after=place, limit=3, trial_only=False, now=NOW)
+            claimable(connection, large.job_id, after=Place(1, 0), limit=3, trial_only=False, now=NOW)
+        of_rank, _, behind = (plan(connection, said) for said in heard)
+    assert [place.item_id for place in places] == large.item_ids[50_001:50_004]
+    for steps, wanted in ((of_rank, "rank=? AND id>?"), (behind, "rank>?")):
+        assert not any(re.search("TEMP B-TREE|Sort|SCAN|Seq Scan", step) for step in steps), steps
+        if large.ledger.is_sqlite:  # Postgres may go through the ids behind a place, which are in order too
+            assert any("ix_items_job_id_state_rank_id" in step and wanted in step for step in steps), steps
+
+
 def test_the_trial_is_found_by_its_own_index(large: Desk) -> None:
     with large.ledger.read() as connection:
         with listening(large.ledger) as heard:
-            ids = claimable_ids(connection, large.job_id, after=-1, limit=1_000, trial_only=True, now=NOW)
+            ids = claimable(connection, large.job_id, after=START, limit=1_000, trial_only=True, now=NOW)
         steps = plan(connection, heard[0])
     assert ids == [], "all ten are done, and nobody looked through the other items for more"
     assert any("ix_items_trial" in step for step in steps), steps

@@ -12,6 +12,7 @@ from batchrun.core.prices import PUSD, Price
 from batchrun.core.retry import OnUnknown
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.backlog import Place
 from batchrun.ledger.climbs import LIMIT_EVENT
 from batchrun.ledger.events import read_events
 from batchrun.ledger.reports import report_attempts
@@ -274,7 +275,7 @@ def test_a_ledger_that_cannot_be_read_for_a_while_does_not_stop_the_feed(tmp_pat
     failures = iter([LedgerFault("ledger cannot be used: database is locked")] * 2)
     read = Feed.read
 
-    def fails_twice(self: Feed, *, after: int, limit: int) -> list[int]:
+    def fails_twice(self: Feed, *, after: Place, limit: int) -> list[Place]:
         if error := next(failures, None):
             raise error
         return read(self, after=after, limit=limit)

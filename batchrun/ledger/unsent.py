@@ -1,4 +1,4 @@
-"""The most that one attempt of each item can cost, when a job's prices are told anew."""
+"""What is worked out of requests before they are sent, when a job's spec is told anew: cost at most, and order."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,10 +9,12 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import items, requests
 
 CHUNK = 500
-_WORST = update(items).where(items.c.id == bindparam("the_item")).values(worst_pusd=bindparam("worst"))
+_OF_ITEM = update(items).where(items.c.id == bindparam("the_item"))
+_WORST = _OF_ITEM.values(worst_pusd=bindparam("worst"))
+_RANK = _OF_ITEM.values(rank=bindparam("the_rank"))
 
 
-def requests_to_price(ledger: Ledger, job_id: int) -> Iterator[list[tuple[int, str, bytes]]]:
+def requests_left(ledger: Ledger, job_id: int) -> Iterator[list[tuple[int, str, bytes]]]:
     """Yield id, path and body of the items that may yet be sent, some at a time."""
     after = -1
     mine = (items.c.job_id == job_id, items.c.is_current, items.c.state != ItemState.COMPLETED)
@@ -30,3 +32,9 @@ def write_worst(ledger: Ledger, worst: Sequence[tuple[int, int | None]]) -> None
     """Note the most that an attempt of each of these can cost. What is reserved already stays as it is."""
     with ledger.write() as connection:
         connection.execute(_WORST, [{"the_item": item_id, "worst": pusd} for item_id, pusd in worst])
+
+
+def write_ranks(ledger: Ledger, ranks: Sequence[tuple[int, int]]) -> None:
+    """Give each of these its rank in the order of claims."""
+    with ledger.write() as connection:
+        connection.execute(_RANK, [{"the_item": item_id, "the_rank": rank} for item_id, rank in ranks])

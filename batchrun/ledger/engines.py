@@ -16,6 +16,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from batchrun.errors import LedgerFault, UsageFault
+from batchrun.ledger.intact import refuse_cut, refuse_emptied
 
 BUSY_TIMEOUT_S = 30.0
 IDLE_TRANSACTION_S = 20.0  # then Postgres takes back what a process that says nothing has locked
@@ -121,7 +122,7 @@ def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S, mounts: Pat
         busy_timeout_s: how long a SQLite writer waits for another.
 
     Raises:
-        LedgerFault: the folder is on a network file system, or the driver is missing.
+        LedgerFault: the folder is on a network file system, the file is not whole, or the driver is missing.
     """
     path = file_of(url)
     if path is None:
@@ -132,6 +133,7 @@ def open_engine(url: URL, *, busy_timeout_s: float = BUSY_TIMEOUT_S, mounts: Pat
             f"{str(path)!r} lies on a network file system ({kind}): SQLite cannot keep its locks there",
             hint="put the ledger on a local disk with --db, or use Postgres",
         )
+    refuse_emptied(path)
     return _open_sqlite(path, busy_timeout_s)
 
 
@@ -148,6 +150,8 @@ def _open_sqlite(path: Path, busy_timeout_s: float) -> Engine:
     def _configure(connection: Any, _record: object) -> None:
         try:
             _set_pragmas(connection, mode, busy_timeout_s)
+            with closing(connection.cursor()) as cursor:
+                refuse_cut(cursor, path)
         except BaseException:
             connection.close()
             raise

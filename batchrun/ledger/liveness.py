@@ -19,6 +19,7 @@ from sqlalchemy import Connection, insert, select, update
 from batchrun import __version__
 from batchrun.errors import LedgerFault
 from batchrun.ledger.engines import MOUNTS, network_file_system
+from batchrun.ledger.intact import WORKERS
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import heartbeats, workers
 from batchrun.ledger.seal import stay_the_same
@@ -96,7 +97,7 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
         OSError: no space for the files. Nothing is left of them.
         LedgerFault: the ledger does not take the row.
     """
-    folder = ledger.folder / "workers"
+    folder = ledger.folder / WORKERS
     folder.mkdir(parents=True, exist_ok=True)
     incarnation = secrets.token_hex(8)
     with ExitStack() as undo:

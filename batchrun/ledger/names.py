@@ -23,6 +23,8 @@ def job_names(address: str, beginning: str) -> list[str]:
     if _POSTGRES.match(address):
         return _from_postgres(_POSTGRES.sub("postgresql://", address), beginning)
     path = Path(_SQLITE.sub("", address))
+    if path.stat().st_size == 0:  # beside an empty file SQLite deletes the log
+        return []
     # A connection that only reads does not checkpoint, so that the fault of old SQLites with a WAL cannot strike. Where
     # nobody has the ledger open it would make the files of a log, and leave them, unless told that there is no writer.
     way = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"

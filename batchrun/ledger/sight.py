@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL, make_url
 
 from batchrun.core.states import FINAL_JOB_STATES
 from batchrun.ledger.engines import file_of, open_engine, parse_url, shown, sqlite_module
+from batchrun.ledger.intact import refuse_emptied
 from batchrun.ledger.ledger import foreign_errors
 from batchrun.ledger.liveness import holds_lock
 from batchrun.ledger.migrate import current_revision
@@ -190,6 +191,7 @@ def _postgres(url: URL) -> Engine:
 
 
 def _sqlite(path: Path) -> Engine:
+    refuse_emptied(path)
     module = sqlite_module()
     # A file in write-ahead mode without its log has no writer, and would be given a log by a plain reader.
     way = "immutable=1" if _is_wal(path) and not path.with_name(f"{path.name}-wal").exists() else "mode=ro"

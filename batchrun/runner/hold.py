@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from batchrun.core.answer_check import check_of
 from batchrun.errors import JobBusy, LedgerFault
 from batchrun.ledger.cache import Account
+from batchrun.ledger.intact import WORKERS
 from batchrun.ledger.jobs import Job, take
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, enter
@@ -31,7 +32,7 @@ def working(ledger: Ledger, gear: Gear, *, concurrency: int) -> Iterator[Worker]
     try:
         worker = enter(ledger, name=gear.worker_name, now=time.time(), room_bytes=room_bytes)
     except OSError as error:
-        where = str(ledger.folder / "workers")
+        where = str(ledger.folder / WORKERS)
         message = f"{where!r} cannot hold this worker's spool: {error.strerror}"
         raise LedgerFault(message, hint="free disk space") from None
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from batchrun.errors import EndpointFault
 from batchrun.ledger.consents import retry_by_policy
+from batchrun.ledger.intact import WORKERS
 from batchrun.ledger.jobs import Job, write_anew
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, holds_lock
@@ -32,7 +33,7 @@ def sweep(ledger: Ledger, observer: Observer, *, except_worker: int, rules_of: C
     swept = Swept()
     with ledger.read() as connection:
         known = incarnations(connection, except_worker=except_worker)
-        buried = buried_with_spool(connection, ledger.folder / "workers")
+        buried = buried_with_spool(connection, ledger.folder / WORKERS)
     for one in known:
         if not observer.is_dead(one.worker_id):
             continue
@@ -56,7 +57,7 @@ def _bury(ledger: Ledger, one: Incarnation, swept: Swept, rules_of: Callable[[Jo
             swept.in_doubt[job_id] += len(rescue(connection, job_id=job_id, worker_id=one.worker_id, now=now))
         bury(connection, one.worker_id, now=now)
     # crash point: sweep-buried
-    if ledger.file is None or one.folder.resolve() == (ledger.folder / "workers").resolve():
+    if ledger.file is None or one.folder.resolve() == (ledger.folder / WORKERS).resolve():
         remove_files(one.folder, one.incarnation)  # elsewhere they are the files of the ledger that this is a copy of
 
 

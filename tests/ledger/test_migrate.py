@@ -74,6 +74,11 @@ def _postgres_shape(connection: Connection) -> dict[str, Any]:
     }
 
 
+def shape_of(connection: Connection) -> dict[str, Any]:
+    """Return everything that the database knows of its schema."""
+    return _sqlite_shape(connection) if connection.dialect.name == "sqlite" else _postgres_shape(connection)
+
+
 def test_the_migrations_make_the_very_tables_of_the_schema(make_address: Callable[[], str]) -> None:
     shapes = []
     for is_migrated in (True, False):
@@ -89,8 +94,7 @@ def test_the_migrations_make_the_very_tables_of_the_schema(make_address: Callabl
                 assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
             else:
                 metadata.create_all(connection)
-            is_sqlite = engine.dialect.name == "sqlite"
-            shapes.append(_sqlite_shape(connection) if is_sqlite else _postgres_shape(connection))
+            shapes.append(shape_of(connection))
         engine.dispose()
     assert shapes[0] == shapes[1]
     assert len(shapes[0]) > 2

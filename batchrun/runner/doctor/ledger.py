@@ -34,6 +34,8 @@ MENDS = {
     'database "': "createdb it, or correct the database's name in BATCHRUN_DB",
     "not a database": "name another file with --db: this one was not written by SQLite, or is damaged",
     "malformed": "keep a copy of it, then recover what can be read with sqlite3's .recover",
+    "has been in use": "put the ledger back from a copy",
+    "is cut off": "put the ledger back from a copy",
     "readonly": "batchrun status, which may write and finishes what a crash left half done",
     "locked": "wait for the process that writes to it, then ask again",
 }

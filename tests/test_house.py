@@ -29,7 +29,7 @@ DOORS = [
     (["click", "rich"], ["cli", "__main__"]),
     (["pydantic", "pydantic_core"], ["core", "settings", "files", "endpoint", "mock"]),
     (["pydantic_settings"], ["settings"]),
-    (["jinja2"], ["files"]),
+    (["jinja2"], ["files", "bench"]),
     (["pyarrow"], ["files"]),
     (["pynvml"], ["bench"]),
     (["jsonschema_rs"], ["core"]),

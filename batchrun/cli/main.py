@@ -40,6 +40,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pause": ("pause", "Stop sending for now; resume goes on."),
     "set": ("set", "Change a job's limits while it runs."),
     "cancel": ("cancel", "Cancel what was not sent yet."),
+    "report": ("report", "Write a report of a job or a measurement, as a page, Markdown or a table."),
+    "diagnose": ("diagnose", "Say where a job or a measurement is slow, and what to try."),
     "export": ("export", "Write the outputs anew from the ledger."),
     "worker": ("worker", "Work on the jobs of a broker, with others."),
     "purge": ("purge", "Delete a job's prompts and answers; keep counts and money."),

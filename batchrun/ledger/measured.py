@@ -14,6 +14,7 @@ from batchrun.ledger.schema import FENCE_BITS, attempts, items, traces
 
 _COLUMNS = (
     "state",
+    "claimed_at",
     "sent_at",
     "ended_at",
     "duration_s",
@@ -39,17 +40,22 @@ _REQUESTS = (
 
 
 def requests_of(
-    connection: Connection, job_id: int, *, max_tokens: int | None = None
+    connection: Connection, job_id: int, *, max_tokens: int | None = None, every: int = 1
 ) -> tuple[float, tuple[Measured, ...]]:
     """Return when a job's first request was sent (unix seconds) and all its requests that have ended, in order of send.
 
     Every attempt is a request, those that were made again too. Where one process made all of them and traced some, the
-    times between requests are monotonic; else they are wall times, and only those within a request are monotonic.
+    times between requests are monotonic; else they are wall times, and only those within a request are monotonic. A
+    request was due when its item was claimed.
 
     Args:
         max_tokens: what each was allowed, where the caller knows that.
+        every: only those of every so many-th item, for jobs too large to be read whole.
     """
-    rows = connection.execute(_REQUESTS.where(attempts.c.job_id == job_id)).all()
+    query = _REQUESTS.where(attempts.c.job_id == job_id)
+    if every > 1:
+        query = query.where(attempts.c.key // (1 << FENCE_BITS) % every == 0)
+    rows = connection.execute(query).all()
     found = [(row, None if row.packed is None else Trace.unpack(bytes(row.packed))) for row in rows]
     began_at = min((row.sent_at for row in rows if row.sent_at is not None), default=0.0)
     offset_s = _offset(found)
@@ -89,6 +95,7 @@ def _measured(
     return Measured(
         name=row.custom_id,
         outcome=outcome,
+        due_s=None if sent_s is None else sent_s - max(0.0, row.sent_at - row.claimed_at),
         sent_s=None if outcome is AttemptState.NOT_SENT else sent_s,
         first_chunk_s=after(trace.first_chunk_s) if trace else None,
         first_token_s=after(trace.first_token_s) if trace else None,

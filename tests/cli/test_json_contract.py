@@ -227,6 +227,8 @@ def _look_at_it(show: Show) -> None:
     show.run("show", "batch-001", "a00000", "--request", "--response")
     receipt = show.run("cost", "batch-001")[0]
     assert {line["cause"] for line in receipt["by_cause"]} == {None, "context_length", "cut_body"}
+    assert show.run("report", "batch-001")[0]["job"]["counts"]["in_doubt"] == 1
+    assert show.run("diagnose", "batch-001")[0]["findings"][0]["layer"] == "reliability"
     show.run("show", "batch-001", "nothing", code=2)
     show.run("export", "batch-001")
     show.run("export", "batch-001", "-o", "all.jsonl")

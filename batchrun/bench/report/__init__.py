@@ -1,0 +1,1 @@
+"""Reports: one content, written as a page for browsers, as Markdown, as JSON and as a table."""

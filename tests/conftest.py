@@ -30,6 +30,7 @@ LONG = (
     "tests/proof/test_matrix.py",
     "tests/proof/test_chains.py",
     "tests/proof/test_disk.py",
+    "tests/ledger/test_deaths_in_migrations.py",
     "tests/ledger/test_machine.py",
     "tests/ledger/test_move.py",
     "tests/cli/test_terminal.py",

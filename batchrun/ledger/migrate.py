@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, inspect, text
 
@@ -67,10 +67,36 @@ def upgrade(engine: Engine, *, where: str) -> tuple[str | None, str]:
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
     """Open the one transaction in which the schema may change; other processes wait for its end."""
-    with engine.connect().execution_options(is_write=True) as connection, connection.begin():
+    with (
+        engine.connect().execution_options(is_write=True) as connection,
+        _references_unwatched(connection),
+        connection.begin(),
+    ):
         if engine.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
         yield connection
+        if engine.dialect.name == "sqlite" and (loose := connection.execute(text("PRAGMA foreign_key_check")).first()):
+            raise LedgerFault(
+                f"the upgrade would leave rows of {loose[0]!r} that refer to nothing; nothing was changed",
+                hint="keep the release that wrote this ledger, and report this",
+            )
+
+
+@contextmanager
+def _references_unwatched(connection: Connection) -> Iterator[None]:
+    """Let SQLite rebuild a table that others refer to: to drop the old one would count as a violation.
+
+    It cannot be set inside a transaction, so it is set on the driver's own connection before one begins.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    driver.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        driver.execute("PRAGMA foreign_keys=ON")
 
 
 def _upgrade(connection: Connection) -> None:

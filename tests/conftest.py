@@ -33,6 +33,7 @@ LONG = (
     "tests/ledger/test_deaths_in_migrations.py",
     "tests/ledger/test_machine.py",
     "tests/ledger/test_move.py",
+    "tests/bench/test_bench_command.py",
     "tests/cli/test_terminal.py",
     "tests/cli/test_series.py",
     "tests/test_demo.py",

@@ -57,7 +57,7 @@ def read_job(ledger: Ledger, task_id: str) -> tuple[Measurement, JobFacts]:
         events = read_events(connection, job.id, latest=EVENTS_TOLD)
         every = max(1, -(-told.total // MOST_REQUESTS))
         seen = requests_of(connection, job.id, max_tokens=job.spec.get("max_tokens"), every=every)
-    began_at, requests = seen[0], seen[-1]
+    began_at, requests = seen.began_at, seen.requests
     receipt = read_receipt(ledger, task_id)
     facts = JobFacts(
         job=job,

@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export", "Write the outputs anew from the ledger."),
     "worker": ("worker", "Work on the jobs of a broker, with others."),
     "purge": ("purge", "Delete a job's prompts and answers; keep counts and money."),
+    "bench": ("bench", "Measure an endpoint: latencies, throughput, goodput, load by load."),
     "mock-server": ("mock_server", "Serve a mock endpoint to try things against."),
     "db": ("db", "Check, upgrade or move the ledger's database."),
     "config": ("config", "Show every setting, and where its value came from."),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, func, select
 
@@ -39,10 +39,16 @@ _REQUESTS = (
 )
 
 
-def requests_of(
-    connection: Connection, job_id: int, *, max_tokens: int | None = None, every: int = 1
-) -> tuple[float, tuple[Measured, ...]]:
-    """Return when a job's first request was sent (unix seconds) and all its requests that have ended, in order of send.
+class Requests(NamedTuple):
+    """The requests of one job that have ended, in order of send; their times count from the first send."""
+
+    began_at: float  # unix seconds of that send
+    began_s: float | None  # the same on the monotonic clock of the one process that made them; None: nobody knows
+    requests: tuple[Measured, ...]
+
+
+def requests_of(connection: Connection, job_id: int, *, max_tokens: int | None = None, every: int = 1) -> Requests:
+    """Read what a job's requests came to, and when.
 
     Every attempt is a request, those that were made again too. Where one process made all of them and traced some, the
     times between requests are monotonic; else they are wall times, and only those within a request are monotonic. A
@@ -61,9 +67,10 @@ def requests_of(
     offset_s = _offset(found)
     sent = [_sent(row, trace, offset_s) for row, trace in found]
     zero_s = min((at for at in sent if at is not None), default=0.0)
-    return began_at, tuple(
+    requests = tuple(
         _measured(row, trace, at, zero_s, max_tokens, began_at) for (row, trace), at in zip(found, sent, strict=True)
     )
+    return Requests(began_at, None if offset_s is None else zero_s, requests)
 
 
 def _offset(found: Sequence[tuple[Any, Trace | None]]) -> float | None:

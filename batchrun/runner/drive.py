@@ -46,18 +46,20 @@ def drive(
     scope: Scope = Scope.WHOLE,
     wait: bool = True,
     prepare: Callable[[Job], None] | None = None,
+    make_session: Callable[..., Session] = Session,
 ) -> Arrival:
     """Take a job as far as `scope`, here or by following whoever performs it, and say how it ended.
 
     Args:
         prepare: what the command decides about the job, once this process holds it and has swept.
+        make_session: what works on it here; takes what `Session` takes.
 
     Raises:
         JobBusy: another living process performs the job, and `wait` is false.
     """
     before = signal.getsignal(signal.SIGTERM)
     try:
-        return asyncio.run(_Drive(ledger, task_id, gear, voice, worker, scope, wait, prepare).run())
+        return asyncio.run(_Drive(ledger, task_id, gear, voice, worker, scope, wait, prepare, make_session).run())
     finally:
         signal.signal(signal.SIGTERM, before)  # the loop has taken its own handler away, and left none
 
@@ -73,9 +75,11 @@ class _Drive:
         scope: Scope,
         wait: bool,
         prepare: Callable[[Job], None] | None,
+        make_session: Callable[..., Session],
     ) -> None:
         self._ledger, self._task_id, self._gear, self._voice, self._worker = ledger, task_id, gear, voice, worker
         self._scope, self._wait, self._prepare = scope, wait, prepare
+        self._make_session = make_session
         self._observer = Observer(ledger, dead_after_s=gear.dead_after_s)
         self._follow_s = min(FOLLOW_S, gear.dead_after_s / 8)  # an observer counts dense readings only
         self._session: Session | None = None
@@ -188,7 +192,7 @@ class _Drive:
         with self._ledger.write() as connection:
             job_moves.share(connection, job.id, is_shared=False)
             job_moves.start(connection, job.id, now=time.time())
-        session = Session(
+        session = self._make_session(
             ledger=self._ledger, job=job, worker=self._worker, gear=self._gear, voice=self._voice, partial=partial
         )
         self._session = session

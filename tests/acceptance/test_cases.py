@@ -1,6 +1,6 @@
 """The faults that people really hit, one after another: cases.jsonl against a scripted endpoint.
 
-Not among them, as this release has no part for it: measuring (CP-05). CP-02 is tests/process/test_memory.py.
+CP-02 is tests/process/test_memory.py, CP-05G is test_measuring.py here.
 """
 
 from collections.abc import Iterator

@@ -28,6 +28,7 @@ LAST = ("batchrun pause", "batchrun set", "batchrun cancel", "batchrun purge")
 BEFORE = {"batchrun pause": ("retry-failed", "batch-001", "--all", "--no-run")}  # so that there is something to do
 # These do not end by themselves, or take long: another test types them.
 ELSEWHERE = {
+    "batchrun bench": "tests/bench/test_bench_command.py",
     "batchrun demo": "README.md",
     "batchrun chaos": "tests/process/test_chaos.py",
     "batchrun db move": "tests/process/test_move.py",

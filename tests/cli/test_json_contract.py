@@ -19,6 +19,8 @@ from batchrun.cli.main import COMMANDS
 from batchrun.cli.ordeal_verdict import Report
 from batchrun.cli.schemas import kinds, output_schema
 from batchrun.core.states import AttemptState, ItemState, JobState
+from batchrun.mock.config import MockConfig
+from batchrun.mock.process import MockProcess
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.cli.contract import faults_of, kind_of, read_stream, validator_of
 from tests.lab import Lab, batch_line
@@ -157,6 +159,7 @@ def test_every_command_prints_what_its_schema_says(show: Show) -> None:
     _settle_it(show)
     _other_jobs(show)
     _streams(show)
+    _measure_it(show)
     show.run("db", "move", "--to", "moved.db")
     show.run("db", "check", code=1)
     show.run("status", "batch-001", code=1)
@@ -272,6 +275,20 @@ def _other_jobs(show: Show) -> None:
     assert status["billing"]["certain_usd"] is None
     receipt = show.run("cost")[0]
     assert (receipt["price"], receipt["total"]["certain_usd"], receipt["total"]["unpriced_requests"]) == (None, None, 4)
+
+
+def _measure_it(show: Show) -> None:
+    """Measure a mock of its own: the scripted endpoint counts no tokens by length."""
+    with MockProcess(MockConfig(ttft_ms=1, answer_tokens=4, answer_spread=0.0)) as mock:
+        flags = ("-w", "40x4", "-n", "4", "-c", "1,2", "--rounds", "1", "--pause", "0", "--base-url", mock.base_url)
+        measured = show.run("bench", *flags)[0]
+        assert (
+            show.run("bench", *flags, "--goodput", "e2el:0", code=7)[0]["loads"][0]["figures"]["attainment"]["high"]
+            == 0
+        )
+    assert [run["requests"] for run in measured["runs"]] == [None, None]
+    (path, _) = sorted((show.lab.folder / "measurements").glob("*.json"))
+    show.take(path.read_text())
 
 
 def _streams(show: Show) -> None:

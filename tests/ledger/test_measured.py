@@ -30,7 +30,7 @@ def traced(sent_s: float, *, clock_slip_s: float = 0.0) -> Came:
 
 def read(desk: Desk) -> tuple[Measured, ...]:
     with desk.ledger.read() as connection:
-        return requests_of(connection, desk.job_id, max_tokens=5)[1]
+        return requests_of(connection, desk.job_id, max_tokens=5).requests
 
 
 @pytest.mark.parametrize("is_grouped", [True, False])

@@ -69,8 +69,8 @@ house-test: $(INSTALLED_DEV) ## imports go downhill, every third-party package h
 docs-test: $(INSTALLED_DEV) ## every command block and link of the documentation holds
 	@$(BIN)/pytest tests/docs
 
-bench: $(INSTALLED_DEV) ## print the speeds reached on this machine
-	@$(BIN)/python -m benchmarks.bench
+bench: $(INSTALLED_DEV) servers ## measure what docs/performance.md tells (long; PARTS="limit order", RUNS=1, WRITE=1)
+	@$(BIN)/python -m benchmarks.bench $(PARTS) $(if $(RUNS),--runs $(RUNS)) $(if $(WRITE),--write)
 
 constraints: ## take the newest versions that pyproject.toml allows into constraints.txt
 	@echo "installing the newest versions into a fresh environment (about 30 s) ..."

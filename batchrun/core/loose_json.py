@@ -1,9 +1,9 @@
-"""JSON that others have written, and that was taken from them as it came."""
+"""JSON that others have written, and that was taken from them as it came; and what is written of it."""
 
 import json
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 
 def read_json(raw: bytes) -> Any:
@@ -16,3 +16,11 @@ def read_json(raw: bytes) -> Any:
         return json.loads(raw)  # halves of surrogate pairs, which the fast parser refuses
     except (ValueError, RecursionError):
         return None
+
+
+def write_json(value: Any) -> bytes:
+    """Write a value without spaces; halves of surrogate pairs are kept, as escapes."""
+    try:
+        return to_json(value)
+    except PydanticSerializationError:
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -23,6 +23,7 @@ from batchrun.ledger.guards import (
     move_money,
     stands_in,
 )
+from batchrun.ledger.rounds import Round
 from batchrun.ledger.schema import attempt_key, attempts, items, jobs, requests
 
 
@@ -79,7 +80,7 @@ def claim(
     if not rows:
         return []
     # crash point: claim-moved
-    connection.execute(_INTEND, [_intent(row, worker_id, endpoint, now, keys) for row in rows])
+    _INTEND.execute(connection, [_intent(row, worker_id, endpoint, now, keys) for row in rows])
     if asks is not None:
         note_asked(connection, [(row.id, row.fence) for row in rows], asks)
     # crash point: claim-intended
@@ -109,7 +110,20 @@ _CLAIM = (
     .values(state=ItemState.RUNNING.value, fence=items.c.fence + 1, worker_id=THE_WORKER)
     .returning(*_OF_A_CLAIM, items.c.not_before_at)
 )
-_INTEND = insert(attempts)
+_INTEND = Round(
+    insert(attempts),
+    "key",
+    "job_id",
+    "worker_id",
+    "endpoint",
+    "state",
+    "queued_at",
+    "claimed_at",
+    "charge",
+    "reserved_pusd",
+    "idempotency_key",
+    "account",
+)
 _ASKED = select(requests).where(requests.c.item_id.in_(bindparam("the_items", expanding=True)))
 _MONEY = select(jobs.c.max_cost_pusd, jobs.c.spent_pusd, jobs.c.reserved_pusd).where(jobs.c.id == THE_JOB)
 

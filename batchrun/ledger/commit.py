@@ -8,8 +8,7 @@ read back before it is repeated. Retry the write, never the call.
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
@@ -105,22 +104,25 @@ class GroupCommit:
     def claim(self, order: ClaimOrder) -> "asyncio.Future[list[Claim]]":
         """Claim items; the result holds those whose intents are durable now."""
         future: asyncio.Future[list[Claim]] = self._future()
-        with self._taking() as group:
-            group.claims.append((order, future))
+        with self._lock:
+            self._filling().claims.append((order, future))
+        self._wake_up()
         return future
 
     def settle(self, settlement: Settlement) -> "asyncio.Future[Settled]":
         """Record an outcome and move its item; done when it is durable."""
         future: asyncio.Future[Settled] = self._future()
-        with self._taking() as group:
-            group.settlements.append((settlement, future))
+        with self._lock:
+            self._filling().settlements.append((settlement, future))
+        self._wake_up()
         return future
 
     def release(self, claims: Sequence[Claim]) -> "asyncio.Future[None]":
         """Give claims back that were never sent."""
         future: asyncio.Future[None] = self._future()
-        with self._taking() as group:
-            group.releases.append((claims, future))
+        with self._lock:
+            self._filling().releases.append((claims, future))
+        self._wake_up()
         return future
 
     async def stop(self, *, within_s: float) -> None:
@@ -138,15 +140,18 @@ class GroupCommit:
         assert self._loop is not None, "start() comes first"
         return self._loop.create_future()
 
-    @contextmanager
-    def _taking(self) -> Iterator[_Group]:
-        with self._lock:
-            if self._has_ended:
-                raise LedgerFault(
-                    "the ledger's writer has ended: nothing more was written", hint="batchrun resume goes on from there"
-                )
-            yield self._waiting
-        self._wake.set()
+    def _filling(self) -> _Group:
+        """Return the group that waits to be written; the lock is held."""
+        if self._has_ended:
+            raise LedgerFault(
+                "the ledger's writer has ended: nothing more was written", hint="batchrun resume goes on from there"
+            )
+        return self._waiting
+
+    def _wake_up(self) -> None:
+        """Have what was put into the group written. Where the flag is up already, the writer has not taken it yet."""
+        if not self._wake.is_set():
+            self._wake.set()
 
     def _run(self) -> None:
         while True:

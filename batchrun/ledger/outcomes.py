@@ -10,6 +10,7 @@ from batchrun.core.outcome import Charge, Evidence
 from batchrun.core.retry import Decision
 from batchrun.core.states import AttemptState
 from batchrun.ledger.ledger import storable
+from batchrun.ledger.rounds import Round
 from batchrun.ledger.schema import answers, attempts, jobs, traces
 
 
@@ -69,8 +70,8 @@ _RECORD = (
         }
     )
 )
-_RECORD_OPEN = _RECORD.where(
-    attempts.c.state == AttemptState.INTENT.value, attempts.c.reserved_pusd == bindparam("was_reserved")
+_RECORD_OPEN = Round(
+    _RECORD.where(attempts.c.state == AttemptState.INTENT.value, attempts.c.reserved_pusd == bindparam("was_reserved"))
 )
 _KNOWN = (
     select(
@@ -86,7 +87,7 @@ _KNOWN = (
     .join(jobs, jobs.c.id == attempts.c.job_id)
     .where(attempts.c.key == bindparam("the_key"))
 )
-_KEEP = insert(answers)
+_KEEP = Round(insert(answers), "key", "raw")
 _KEEP_TRACE = insert(traces)
 _DROP_TRACE = delete(traces).where(traces.c.key == bindparam("the_key"))
 _DROP_ANSWER = delete(answers).where(answers.c.key == bindparam("the_key"))
@@ -124,14 +125,14 @@ def without_contents(one: Settlement) -> Settlement:
 def record_open(connection: Connection, settlements: Sequence[Settlement]) -> bool:
     """Write the outcomes of attempts that are open; False where one is not, or has another reservation."""
     rows = [{**_values(one), "was_reserved": one.reserved_pusd} for one in settlements]
-    return connection.execute(_RECORD_OPEN, rows).rowcount == len(settlements)
+    return _RECORD_OPEN.execute(connection, rows) == len(settlements)
 
 
 def keep_answers(connection: Connection, settlements: Sequence[Settlement]) -> None:
     """Keep the bodies as they came."""
     rows = [{"key": one.key, "raw": one.evidence.raw} for one in settlements if one.evidence.raw is not None]
     if rows:
-        connection.execute(_KEEP, rows)
+        _KEEP.execute(connection, rows)
 
 
 def keep_traces(connection: Connection, settlements: Sequence[Settlement]) -> None:

@@ -27,6 +27,7 @@ from batchrun.ledger.outcomes import (
     without_contents,
 )
 from batchrun.ledger.replays import with_one_bill
+from batchrun.ledger.rounds import Round
 from batchrun.ledger.schema import attempt_key, attempts, items, split_key
 
 
@@ -46,7 +47,7 @@ _OWNED = (
     items.c.worker_id == bindparam("the_worker"),
     stands_in("settle"),
 )
-_COMPLETE = (
+_COMPLETE = Round(
     update(items)
     .where(*_OWNED)
     .values(
@@ -108,7 +109,7 @@ def settle_answers(connection: Connection, settlements: Sequence[Settlement]) ->
         return False
     # crash point: answers-recorded
     moves = [{**_names(one), "the_worker": one.worker_id, "the_key": one.key} for one in settlements]
-    if connection.execute(_COMPLETE, moves).rowcount != len(settlements):
+    if _COMPLETE.execute(connection, moves) != len(settlements):
         return False
     # crash point: answers-moved
     keep_answers(connection, settlements)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batchrun.core.loose_json import write_json
 from batchrun.errors import LedgerFault
 
 # The checksum covers all of the rest: a new head torn over an old frame must not lend it another attempt's key.
@@ -153,7 +154,7 @@ def _segment_path(folder: Path, incarnation: str, name: str) -> Path:
 
 
 def _frame(key: int, about: dict[str, Any], body: bytes) -> bytes:
-    description = json.dumps(about, separators=(",", ":")).encode()
+    description = write_json(about)
     head = _HEAD.pack(_MAGIC, key, len(description), len(body))
     return b"".join((head, _CHECKSUM.pack(_sum(head, description, body)), description, body))
 

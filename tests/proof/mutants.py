@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "no intent before the send",
         CLAIMS,
-        "    connection.execute(_INTEND, [_intent(row, worker_id, endpoint, now, keys) for row in rows])\n",
+        "    _INTEND.execute(connection, [_intent(row, worker_id, endpoint, now, keys) for row in rows])\n",
         "",
         ("tests/ledger/test_claims.py",),
     ),

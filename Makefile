@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test servers proof mutants lint format types house-test docs-test bench constraints clean clean-all
+.PHONY: help demo up down test browser-test servers proof mutants lint format types house-test docs-test bench constraints clean clean-all
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -31,6 +31,11 @@ down: ## end them: the workers finish what is in flight, and the data stay
 
 test: $(INSTALLED_DEV) servers ## install what the tests need, then run the whole suite
 	@$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+browser-test: $(INSTALLED_DEV) ## open reports in headless Chromium: quiet, offline, readable, judged by axe
+	@$(INSTALL) '.[browser]'
+	@command -v chromium >/dev/null || { echo "not found: chromium. On Debian: apt-get install chromium"; exit 1; }
+	@$(BIN)/pytest tests/bench/test_report_in_a_browser.py
 
 proof: $(INSTALLED_DEV) servers ## kill processes at every crash point, and judge by the endpoint's log (long; SEED=N)
 	@$(BIN)/python -m tests.proof.matrix $(if $(SEED),--seed $(SEED))
@@ -75,7 +80,7 @@ bench: $(INSTALLED_DEV) servers ## measure what docs/performance.md tells (long;
 constraints: ## take the newest versions that pyproject.toml allows into constraints.txt
 	@echo "installing the newest versions into a fresh environment (about 30 s) ..."
 	@rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	@build/constraints/bin/python -m pip install --quiet --quiet --disable-pip-version-check '.[postgres,dev]'
+	@build/constraints/bin/python -m pip install --quiet --quiet --disable-pip-version-check '.[postgres,dev,browser]'
 	@{ sed -n '/^#/p; /^[^#].*;/p' constraints.txt; build/constraints/bin/python -m pip freeze --exclude batchrun-llm; } > build/constraints.txt
 	@mv build/constraints.txt constraints.txt && rm -rf build/constraints
 

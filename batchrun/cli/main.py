@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "set": ("set", "Change a job's limits while it runs."),
     "cancel": ("cancel", "Cancel what was not sent yet."),
     "report": ("report", "Write a report of a job or a measurement, as a page, Markdown or a table."),
+    "compare": ("compare", "Put two measurements or two jobs side by side, with their answers."),
     "diagnose": ("diagnose", "Say where a job or a measurement is slow, and what to try."),
     "export": ("export", "Write the outputs anew from the ledger."),
     "worker": ("worker", "Work on the jobs of a broker, with others."),

@@ -44,11 +44,11 @@ def command(context: Context, subject: str, output: Path | None, format_: str | 
 
     read = read_subject(subject, context.ledger)
     report = build_report(read.measurement, read.facts)
-    form = format_ or ("json" if context.json and output is None else _format_of(output))
+    form = format_ or ("json" if context.json and output is None else format_of(output))
     if form == "html" and output is None:
         output = Path(f"{Path(read.name).stem if Path(read.name).is_file() else read.name}.report.html")
     if output is not None:
-        _write(output, _text(form, read, report))
+        write(output, _text(form, read, report))
     if context.json or (form == "json" and output is None):
         from batchrun.bench.report.data import to_values
 
@@ -60,7 +60,8 @@ def command(context: Context, subject: str, output: Path | None, format_: str | 
     return 0
 
 
-def _format_of(output: Path | None) -> str:
+def format_of(output: Path | None) -> str:
+    """Return the form that a file's name asks for."""
     return "html" if output is None else FORMATS.get(output.suffix.lower(), "html")
 
 
@@ -84,7 +85,12 @@ def _text(form: str, read: "Subject", report: "Report") -> str:
     )
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
+    """Write a report to a file.
+
+    Raises:
+        UsageFault: it cannot be written.
+    """
     try:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:

@@ -138,6 +138,18 @@ def results_in_order(
         start, how_many = start + how_many, min(chunk, _fitting(rows))
 
 
+def answered_by_name(connection: Connection, job_id: int, custom_ids: Sequence[str]) -> dict[str, bytes | None]:
+    """Return the answers of these items as they came, by name; without an answer they are not there, purged: None."""
+    found = select(items.c.id).where(
+        items.c.job_id == job_id,
+        items.c.is_current,
+        items.c.custom_id.in_(custom_ids),
+        items.c.state == ItemState.COMPLETED.value,
+    )
+    ids = connection.execute(found).scalars().all()
+    return {row.custom_id: row.raw for row in results_of(connection, job_id, ids)}
+
+
 def paths_of(connection: Connection, item_ids: Sequence[int]) -> dict[int, str]:
     """Return the paths of these items' requests, as far as they are there: a purge takes them."""
     found: dict[int, str] = {}

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "batchrun bench": "tests/bench/test_bench_command.py",
     "batchrun demo": "README.md",
     "batchrun chaos": "tests/process/test_chaos.py",
+    "batchrun compare": "tests/cli/test_compare.py",
     "batchrun db move": "tests/process/test_move.py",
     "batchrun mock-server": "tests/cli/test_help_examples.py",
     "batchrun worker": "tests/cli/test_help_examples.py",

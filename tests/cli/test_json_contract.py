@@ -273,6 +273,7 @@ def _other_jobs(show: Show) -> None:
     show.run("submit", "jobs/plain.json", "--no-trial")
     status = show.run("status", "plain")[0]
     assert status["billing"]["certain_usd"] is None
+    assert show.run("compare", "plain", "plain")[0]["answers"]["equal"] == 4
     receipt = show.run("cost")[0]
     assert (receipt["price"], receipt["total"]["certain_usd"], receipt["total"]["unpriced_requests"]) == (None, None, 4)
 

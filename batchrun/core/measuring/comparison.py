@@ -101,6 +101,7 @@ def pair_up(a: Side, b: Side, *, figures: Sequence[str] = TOLD) -> list[FigurePa
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
+ROUNDING = 1e-9  # of a quotient: exactly +10% is not more than +10%
 _LIMIT = re.compile(r"\s*(\w+)\s*([<>])\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
 
 
@@ -131,7 +132,7 @@ class Limit:
     def is_broken(self, a: float, b: float) -> bool:
         """Say whether B's value breaks the limit, against A's. Against nothing, any more is more than any share."""
         change = (b / a - 1) if a else (0.0 if b == a else float("inf") if b > a else float("-inf"))
-        return change > self.change if self.is_above else change < self.change
+        return change > self.change + ROUNDING if self.is_above else change < self.change - ROUNDING
 
 
 @dataclass(frozen=True, slots=True)

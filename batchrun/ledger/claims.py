@@ -102,7 +102,7 @@ _CLAIM = (
     update(items)
     .where(
         items.c.id.in_(bindparam("the_items", expanding=True)),
-        items.c.job_id.is_not_distinct_from(THE_JOB),  # `=` would tempt Postgres to walk through all that is pending
+        items.c.job_id + 0 == THE_JOB,  # without the sum they would be tempted to walk through all that is pending
         is_claimable(NOW),
         job_allows(THE_JOB, THE_WORKER, NOW),
         is_alive(THE_WORKER),

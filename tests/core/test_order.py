@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import cache
 from itertools import groupby
 
 import pytest
@@ -16,10 +17,10 @@ def chat(system: str, user: str, **fields: object) -> bytes:
     return json.dumps({**fields, "messages": messages, "model": "m"}).encode()
 
 
+@cache
 def words(seed: int, size: int) -> str:
     """Return a text of so many bytes that no other seed begins like."""
-    dice = random.Random(seed)
-    return "".join(dice.choice("abcdefgh ") for _ in range(size))
+    return "".join(random.Random(seed).choices("abcdefgh ", k=size))
 
 
 def runs(keys: list[tuple[int, int]]) -> int:

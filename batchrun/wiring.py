@@ -3,15 +3,18 @@
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from urllib.parse import urlsplit
 
 from batchrun.core.answer_check import AnswerCheck, check_of, judged
 from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
-from batchrun.core.rate import RateWindows
+from batchrun.core.rate import Limits, RateWindows
 from batchrun.core.rate_book import LocalWindows
+from batchrun.core.spec import EndpointSpec
 from batchrun.core.states import AttemptState
 from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
@@ -28,7 +31,7 @@ from batchrun.queue.windows import RedisWindows
 from batchrun.runner.clocks import boot_clock
 from batchrun.runner.ends import Waits
 from batchrun.runner.gear import Gear
-from batchrun.runner.means import Rules
+from batchrun.runner.means import Rules, Way
 from batchrun.runner.policy import make_policy
 from batchrun.settings import Settings
 
@@ -74,6 +77,77 @@ def resolve_api_key(settings: Settings, base_url: str, variable: str | None) -> 
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """One endpoint of a job: where it is, with which key, and what may be asked of it."""
+
+    base_url: str  # normalised
+    key: str  # cleaned
+    own: EndpointSpec | None = None  # what the spec says of it, where it names several
+
+    def price(self, of_job: Price | None) -> Price | None:
+        return of_job if self.own is None or self.own.price is None else self.own.price
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One endpoint as a spec names it, before its key is looked for."""
+
+    base_url: str  # normalised
+    variable: str | None = None  # that holds its key; None: the settings' own does
+    own: EndpointSpec | None = None
+    has_key: bool = True  # false: whose key it would be nobody has said, and it is local
+
+    def access(self, settings: Settings) -> Access:
+        """Find its key.
+
+        Raises:
+            EndpointFault: there is none, or it cannot be a key.
+        """
+        if not self.has_key:
+            return Access(self.base_url, clean_key(None, base_url=self.base_url), self.own)
+        return Access(self.base_url, resolve_api_key(settings, self.base_url, self.variable), self.own)
+
+
+def name_endpoints(
+    settings: Settings,
+    *,
+    base_url: str | None,
+    api_key_env: str | None,
+    endpoints: Sequence[EndpointSpec] = (),
+    stored: str | None = None,
+) -> list[Named]:
+    """Return every endpoint of a spec: those that it names, or the one that it or the environment does.
+
+    An endpoint without a variable of its own has the job's. Where neither names one, OPENAI_API_KEY goes to one host
+    and no further: to the only one, or to the only one that is not local.
+
+    Raises:
+        EndpointFault: an address is missing, cannot be right, or stands twice; or one key would go to several hosts.
+    """
+    if not endpoints:
+        return [Named(resolve_base_url(settings, base_url, stored), api_key_env)]
+    addresses = [normalise_base_url(one.base_url) for one in endpoints]
+    if twice := next((one for one in addresses if addresses.count(one) > 1), None):
+        raise EndpointFault(f"'endpoints' names {twice} twice", hint="name each address once, and give it more weight")
+    named = [
+        Named(address, one.api_key_env or api_key_env, one) for one, address in zip(endpoints, addresses, strict=True)
+    ]
+    nobodys = [one.base_url for one in named if one.variable is None]
+    remote = {_host(address) for address in nobodys if not is_local(address)}
+    if len(remote) > 1:
+        raise EndpointFault(
+            f"which key is for which endpoint is not said: {', '.join(sorted(remote))} would get the same one",
+            hint="add api_key_env to each of the endpoints, or to the spec if one key is for all of them",
+        )
+    hosts = remote or {_host(address) for address in nobodys}
+    return [replace(one, has_key=one.variable is not None or hosts == {_host(one.base_url)}) for one in named]
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or ""
+
+
+@dataclass(frozen=True, slots=True)
 class House:
     """One process's ledger and settings, and the gear to perform jobs with."""
 
@@ -84,11 +158,11 @@ class House:
         """Return what a drive needs: how to reach, judge, price, retry, queue and wait, for any job of this ledger."""
         check_broker(self.settings)
         return Gear(
-            endpoint_of=self._endpoint,
+            ways_of=self._ways,
             rules_of=self._rules,
             account_of=self._account,
             windows_of=self._windows,
-            is_free=lambda job: _price(job) is None and is_local(self._access(job)[0]),
+            is_free=self._is_free,
             queue_of=EmbeddedQueue,
             waits_of=self._waits,
             dead_after_s=self.settings.dead_after_s,
@@ -109,34 +183,53 @@ class House:
             )
         return BrokerQueue(self.settings.broker, ledger_id=self.ledger.ledger_id)
 
-    def _access(self, job: Job) -> tuple[str, str]:
-        base_url = resolve_base_url(self.settings, job.spec["base_url"], job.spec.get("resolved_base_url"))
-        return base_url, resolve_api_key(self.settings, base_url, job.spec["api_key_env"])
+    def _access(self, job: Job) -> list[Access]:
+        named = name_endpoints(
+            self.settings,
+            base_url=job.spec["base_url"],
+            api_key_env=job.spec["api_key_env"],
+            endpoints=[EndpointSpec.model_validate(one) for one in job.spec.get("endpoints") or ()],
+            stored=job.spec.get("resolved_base_url"),
+        )
+        return [one.access(self.settings) for one in named]
 
-    def _endpoint(self, job: Job) -> Endpoint:
-        base_url, key = self._access(job)
-        return Endpoint(
-            base_url,
-            key,
+    def _ways(self, job: Job) -> list[Way]:
+        return [self._way(job, access) for access in self._access(job)]
+
+    def _way(self, job: Job, access: Access) -> Way:
+        endpoint = Endpoint(
+            access.base_url,
+            access.key,
             concurrency=job.concurrency,
             timeout_s=job.spec["timeout_s"],
             lookup=job.spec.get("lookup"),
             idempotency_header=job.spec.get("idempotency_header"),
             is_measured=job.spec.get("measure", False),
         )
+        own = access.own
+        return Way(endpoint) if own is None else Way(endpoint, own.weight, own.concurrency, Limits(own.rpm, own.tpm))
 
-    def _account(self, job: Job) -> str:
-        """Return a fingerprint of the job's key, of use in this ledger only: from it no key can be told."""
-        _, key = self._access(job)
+    def _account(self, job: Job, address: str) -> str:
+        """Return a fingerprint of the key for an address, of use in this ledger only: from it no key can be told."""
+        key = next(access.key for access in self._access(job) if access.base_url == address)
         return fingerprint(key, salt=self.ledger.ledger_id)
 
-    def _windows(self, job: Job) -> RateWindows:
+    def _is_free(self, job: Job) -> bool:
+        price = _price(job)
+        return all(access.price(price) is None and is_local(access.base_url) for access in self._access(job))
+
+    def _windows(self, job: Job, way: Way) -> RateWindows:
         if self.settings.broker is None:
             return LocalWindows(clock=boot_clock)
-        return RedisWindows(self.settings.broker, ledger_id=self.ledger.ledger_id, job_id=job.id, clock=boot_clock)
+        book = (
+            str(job.id)
+            if way.limits is None
+            else f"{job.id}:{blake2b(way.address.encode(), digest_size=8).hexdigest()}"
+        )
+        return RedisWindows(self.settings.broker, ledger_id=self.ledger.ledger_id, book=book, clock=boot_clock)
 
     def _rules(self, job: Job) -> Rules:
-        _, key = self._access(job)
+        accesses = self._access(job)
         statuses = (frozenset(job.spec["unknown_statuses"]), frozenset(job.spec["refused_statuses"]))
         policy = make_policy(
             on_unknown=job.on_unknown,
@@ -147,9 +240,17 @@ class House:
             throttle_budget_s=self.settings.throttle_budget_s,
             reask=job.spec.get("reask", 0),
         )
+        price = _price(job)
+        accounts = {one.base_url: fingerprint(one.key, salt=self.ledger.ledger_id) for one in accesses}
         honours_keys = job.spec.get("idempotency_header") is not None
-        account = fingerprint(key, salt=self.ledger.ledger_id) if honours_keys else None
-        return Rules(Judge(Profile(*statuses), Mask(key), check_of(job.spec)), _price(job), policy, account)
+        return Rules(
+            Judge(Profile(*statuses), Mask(*(one.key for one in accesses)), check_of(job.spec)),
+            price,
+            policy,
+            accounts[accesses[0].base_url] if honours_keys else None,
+            prices={one.base_url: one.price(price) for one in accesses},
+            accounts=accounts if honours_keys else {},
+        )
 
     def _waits(self, job: Job) -> Waits:
         own = self.settings.drain_timeout_s

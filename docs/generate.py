@@ -86,7 +86,7 @@ def _keys(schema: dict[str, Any], model: dict[str, Any], prefix: str) -> Iterato
     needed = model.get("required", [])
     for key, about in model["properties"].items():
         name = prefix + key
-        nested = _nested(schema, about)
+        nested = None if prefix == "endpoints." else _nested(schema, about)  # a price there is as the job's
         meaning = MEANINGS.get(name) or about.get("description", "")
         unit = next((unit for end, unit in UNITS.items() if key.endswith(end)), "")
         default = "needed" if key in needed else _default(about, nested)
@@ -96,7 +96,7 @@ def _keys(schema: dict[str, Any], model: dict[str, Any], prefix: str) -> Iterato
 
 
 def _nested(schema: dict[str, Any], about: dict[str, Any]) -> dict[str, Any] | None:
-    for option in [about, *about.get("anyOf", [])]:
+    for option in [about, about.get("items", {}), *about.get("anyOf", [])]:
         if reference := option.get("$ref"):
             found: dict[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
             return found
@@ -112,6 +112,8 @@ def _default(about: dict[str, Any], nested: dict[str, Any] | None) -> str:
 
 def _kind(about: dict[str, Any], nested: dict[str, Any] | None) -> str:
     if nested:
+        return "list of objects" if about.get("type") == "array" else "object"
+    if any("$ref" in option for option in about.get("anyOf", [])):
         return "object"
     options = [option for option in about.get("anyOf", [about]) if option.get("type") != "null"]
     one = options[0]

@@ -252,7 +252,7 @@ def _perform(
         "metadata": {"measurement": plan.id},
     } | ({} if plan.api_key_env is None else {"api_key_env": plan.api_key_env})
     checked = check_text(json.dumps(spec), where=f"measurement {plan.id}")
-    overrides = Overrides(trial_size=0, base_url=candidate.base_url)
+    overrides = Overrides(trial_size=0, addresses=(candidate.base_url,))
     with working(means.ledger, means.gear, concurrency=concurrency) as worker:
         register(means.ledger, checked, spec=effective_spec(checked, overrides), worker_id=worker.id)
         arrival = drive(

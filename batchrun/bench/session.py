@@ -14,6 +14,7 @@ from batchrun.ledger.backlog import START, claimable
 from batchrun.ledger.ledger import Ledger
 from batchrun.runner.ends import End
 from batchrun.runner.feed import Feeding
+from batchrun.runner.lane import Lane
 from batchrun.runner.perform import Performer
 from batchrun.runner.session import Session
 
@@ -50,16 +51,16 @@ class MeasuredSession(Session):
             return await super().work(trial_only=trial_only)
         if watch.server is None:
             watch.server = await self._name_server()
-        look = partial(self._endpoint.get, METRICS, limit_s=LOOK_S)
+        look = partial(self._ways[0].endpoint.get, METRICS, limit_s=LOOK_S)
         async with Observer(look=look, gpus=watch.gpus) as observer:
             end = await super().work(trial_only=trial_only)
         watch.seen = observer.seen
         return end
 
-    def throttled(self, evidence: Evidence, wait_s: float) -> None:
+    def throttled(self, lane: Lane, evidence: Evidence, wait_s: float) -> None:
         """Note that the endpoint asked for a pause, which the whole run then keeps."""
         self._watch.pauses.append((time.time(), f"{evidence.message}: a pause of {wait_s:.1f} s"))
-        super().throttled(evidence, wait_s)
+        super().throttled(lane, evidence, wait_s)
 
     def _make_feed(self, trial_only: bool) -> Feeding:
         if self._watch.due_s is None:
@@ -67,11 +68,11 @@ class MeasuredSession(Session):
         return Schedule(self._ledger, self._performer, self._watch)
 
     async def _name_server(self) -> str | None:
-        reply = await self._endpoint.get("/v1/models", limit_s=LOOK_S)
+        reply = await self._ways[0].endpoint.get("/v1/models", limit_s=LOOK_S)
         name = server_of(reply).name if isinstance(reply, Reply) else None
         if name not in VERSION_PATHS:
             return name
-        said = await self._endpoint.get(VERSION_PATHS[name], limit_s=LOOK_S)
+        said = await self._ways[0].endpoint.get(VERSION_PATHS[name], limit_s=LOOK_S)
         version = version_of(said) if isinstance(said, Reply) else None
         return f"{name} {version}" if version else name
 

@@ -99,6 +99,8 @@ def price_text(receipt: "Receipt") -> str:
     ]
     words = ", ".join(f"${amount_text(rate)} {kind}" for rate, kind in rates if rate is not None) + ", a million tokens"
     words += f"; ${amount_text(price.per_request_usd)} a request" if price.per_request_usd else ""
+    if receipt.has_several_prices:
+        return f"at most {words} (from the spec; each request costs what its own endpoint asks)"
     return f"{words} (from the spec)"
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -96,25 +96,29 @@ def _endpoint_checks(
     """Yield one look for each endpoint that these specs, or the environment, name."""
     from batchrun.runner.doctor.endpoint import Target, endpoint_check, no_endpoint_check
     from batchrun.runner.doctor.sending import sending_check
-    from batchrun.wiring import resolve_api_key, resolve_base_url
+    from batchrun.wiring import name_endpoints
 
-    asked = list(dict.fromkeys((spec.base_url, spec.api_key_env) for spec in specs)) or [(None, None)]
-    for own_url, variable in asked:
-        going = tuple(spec for spec in specs if (spec.base_url, spec.api_key_env) == (own_url, variable))
+    def endpoints_of(spec: "JobSpec") -> "tuple[Any, ...]":
+        return spec.base_url, spec.api_key_env, spec.endpoints
+
+    for base_url, variable, endpoints in list(dict.fromkeys(map(endpoints_of, specs))) or [(None, None, ())]:
+        going = tuple(spec for spec in specs if endpoints_of(spec) == (base_url, variable, endpoints))
         try:
-            base_url = resolve_base_url(settings, own_url)
+            named = name_endpoints(settings, base_url=base_url, api_key_env=variable, endpoints=endpoints)
         except BatchrunError as fault:
             yield no_endpoint_check(fault)
             continue
-        key: str | BatchrunError
-        try:
-            key = resolve_api_key(settings, base_url, variable)
-        except BatchrunError as fault:
-            key = fault
-        named_by = "the spec" if own_url else _told(origins["base_url"])
-        yield endpoint_check(Target(base_url, named_by, key, _key_from(settings, origins, variable), going))
-        if send and going and isinstance(key, str):
-            yield sending_check(going[0], base_url=base_url, key=key, probes_replay=probe_replay)
+        for one in named:
+            key: str | BatchrunError
+            try:
+                key = one.access(settings).key
+            except BatchrunError as fault:
+                key = fault
+            named_by = "the spec" if base_url or endpoints else _told(origins["base_url"])
+            key_from = _key_from(settings, origins, one.variable) if one.has_key else None
+            yield endpoint_check(Target(one.base_url, named_by, key, key_from, going))
+            if send and going and isinstance(key, str):
+                yield sending_check(going[0], base_url=one.base_url, key=key, probes_replay=probe_replay)
 
 
 def _key_from(settings: "Settings", origins: "dict[str, Origin]", variable: str | None) -> str | None:

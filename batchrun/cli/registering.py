@@ -76,12 +76,12 @@ def refuse_limit_without_price(found: "Sequence[Found]") -> None:
     Raises:
         BadInput: naming each.
     """
-    without = [spec.where for spec in found if spec.checked.spec.price is None]
+    without = [spec.where for spec in found if spec.checked.spec.dearest is None]
     if without:
         raise BadInput([Fault(where, "--max-cost needs a 'price' in the spec", "add price") for where in without])
 
 
-def override(settings: "Settings", found: "Found", wish: Wish) -> "Overrides":
+def override(settings: "Settings", found: "Found", wish: Wish, addresses: tuple[str, ...] = ()) -> "Overrides":
     """Put flags and settings over a spec."""
     from batchrun.runner.submit import Overrides
 
@@ -92,6 +92,7 @@ def override(settings: "Settings", found: "Found", wish: Wish) -> "Overrides":
         concurrency=wish.concurrency,
         max_cost_usd=wish.max_cost,
         trial_size=0 if wish.no_trial else wish.trial_size,
+        addresses=addresses,
     )
 
 
@@ -102,13 +103,14 @@ def make_ready(settings: "Settings", found: "Found", wish: Wish) -> Ready:
         EndpointFault: no address, or no key for it.
     """
     from batchrun.runner.submit import effective_spec
-    from batchrun.wiring import resolve_api_key, resolve_base_url
+    from batchrun.wiring import name_endpoints
 
     spec = found.checked.spec
-    base_url = resolve_base_url(settings, spec.base_url)
-    resolve_api_key(settings, base_url, spec.api_key_env)
-    overrides = override(settings, found, wish)
-    plan = effective_spec(found.checked, overrides) | {"resolved_base_url": base_url}
+    named = name_endpoints(settings, base_url=spec.base_url, api_key_env=spec.api_key_env, endpoints=spec.endpoints)
+    for one in named:
+        one.access(settings)
+    overrides = override(settings, found, wish, tuple(one.base_url for one in named))
+    plan = effective_spec(found.checked, overrides)
     plan["spec_file"] = found.where.partition(" line ")[0]  # as it was typed, for the commands that hints name
     plan["trial"] |= wish.trial_changes
     return Ready(found.where, found.checked, overrides, plan)
@@ -128,7 +130,8 @@ def registered(context: Context, house: "House", ready: Ready, wish: Wish, worke
     ledger, checked, plan = house.ledger, ready.checked, ready.plan
     job = verbs.find(ledger, checked.spec.task_id)
     if job is None:
-        say(context, f"{checked.spec.task_id}: {several(checked.survey.items, 'item')} -> {plan['resolved_base_url']}")
+        where = ", ".join(ready.overrides.addresses)
+        say(context, f"{checked.spec.task_id}: {several(checked.survey.items, 'item')} -> {where}")
         with Live(context) as live:
             watch = partial(show_registering, live, ready.task_id)
             job = verbs.register(ledger, checked, spec=plan, worker_id=worker.id, is_trial=wish.is_trial, watch=watch)

@@ -1,6 +1,6 @@
 """When to stop a job: what hits every item must not burn through the whole input."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from batchrun.core.outcome import Evidence, Scope
@@ -24,14 +24,42 @@ class Trip:
     exit_code: int
 
 
+def all_out(out: Sequence[tuple[str, Trip]]) -> Trip:
+    """Return why a job must stop of which every endpoint is out: one reason that names each."""
+    trips = [trip for _, trip in out]
+    if len(out) == 1:
+        return trips[0]
+    # The reason of them all, or of the last one: with it nothing was left.
+    exit_code = trips[0].exit_code if len({trip.exit_code for trip in trips}) == 1 else 5
+    words = "; ".join(f"{address}: {trip.message}" for address, trip in out)
+    return Trip(trips[-1].reason, f"no endpoint is left: {words}", exit_code)
+
+
+@dataclass
+class FailureLimit:
+    """Counts a job's failed items against `fail_on_error`."""
+
+    total: int
+    fail_on_error: float | None = None  # a share (below 1) or a count
+    failed: int = 0  # those of earlier runs among them
+
+    def saw(self, evidence: Evidence, to: ItemState) -> Trip | None:
+        """Take note of one attempt; return why the job must stop, if it must."""
+        if to is not ItemState.FAILED or evidence.scope in (Scope.THROTTLE, Scope.UNREACHABLE):
+            return None
+        self.failed += 1
+        limit = self.fail_on_error
+        if limit is None or self.failed < (limit * self.total if limit < 1 else limit):
+            return None
+        unit = f"{limit:.1%} of the items" if limit < 1 else f"{int(limit)} items"
+        return Trip("fail_on_error", f"{self.failed} items failed; fail_on_error stops at {unit}", 5)
+
+
 @dataclass
 class Breaker:
-    """Watches the outcomes of one run of one job."""
+    """Watches what the requests to one endpoint come to, in one run of one job."""
 
     concurrency: int
-    total: int
-    failed: int = 0  # items already failed when the run began
-    fail_on_error: float | None = None
     model: str | None = None  # the job's; a line may name another one
     answers: int = 0
     has_looked_back: bool = False
@@ -75,10 +103,6 @@ class Breaker:
             return self._refusal(item_id, evidence)
         if evidence.scope in (Scope.THROTTLE, Scope.UNREACHABLE):
             return None
-        if to is ItemState.FAILED:
-            self.failed += 1
-            if trip := self._too_many_failed():
-                return trip
         if evidence.cause == ROUTE or evidence.cause in _CERTAINLY_OWN:
             return None
         self._row.add(item_id)
@@ -97,13 +121,3 @@ class Breaker:
             return None
         exit_code = 4 if evidence.cause in ("auth", "forbidden") else 5
         return Trip(str(evidence.cause), str(evidence.message), exit_code)
-
-    def _too_many_failed(self) -> Trip | None:
-        limit = self.fail_on_error
-        if limit is None:
-            return None
-        allowed = limit * self.total if limit < 1 else limit
-        if self.failed < allowed or self.failed == 0:
-            return None
-        unit = f"{limit:.1%} of the items" if limit < 1 else f"{int(limit)} items"
-        return Trip("fail_on_error", f"{self.failed} items failed; fail_on_error stops at {unit}", 5)

@@ -1,6 +1,7 @@
 """Money: prices per token and what an attempt costs, exactly, in picodollars (1 USD = 10**12 pUSD)."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from math import isfinite
@@ -41,6 +42,18 @@ class Price(BaseModel):
     @classmethod
     def _exact(cls, value: object) -> object:
         return exact_amount(value)
+
+
+def dearest(prices: Sequence[Price | None]) -> Price | None:
+    """Return a price that none of these is above; None where one of them is not known.
+
+    Amounts that only some of them know stand as they know them.
+    """
+    if not prices or any(price is None for price in prices):
+        return None
+    columns = {name: [getattr(price, name) for price in prices] for name in Price.model_fields}
+    known = {name: [amount for amount in amounts if amount is not None] for name, amounts in columns.items()}
+    return Price(**{name: max(amounts) for name, amounts in known.items() if amounts})
 
 
 def exact_amount(value: object) -> object:

@@ -8,14 +8,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from batchrun.core.concurrency import MOST, WRITTEN, Concurrency
 from batchrun.core.order import Order
-from batchrun.core.prices import Price, exact_amount
+from batchrun.core.prices import Price, dearest, exact_amount
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 ENDPOINT_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
 SYSTEM_PATHS = ("/v1/chat/completions", "/v1/responses")
 # Keys of the contract that a coming release honours. Accepting one now and doing nothing would be a lie.
-NOT_YET = ("stream", "endpoints")
+NOT_YET = ("stream",)
 NEVER_IN_PARAMS = ("messages", "prompt", "input", "stream")  # a line's own
+MOST_ENDPOINTS = 100
+OF_ONE_ENDPOINT = ("base_url", "rpm", "tpm")  # not beside `endpoints`: there each has its own
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 KEY_HEADER = re.compile(r"([A-Za-z0-9]+-)*[Ii]dempoten(cy|t)-[A-Za-z0-9-]{1,32}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -49,6 +51,34 @@ class TrialSpec(BaseModel):
     )
 
 
+class EndpointSpec(BaseModel):
+    """One of several endpoints. Its limits are over all workers, as the job's are."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    base_url: str = Field(min_length=1, description="its address")
+    api_key_env: str | None = Field(default=None, description="name of the variable that holds its key")
+    weight: float = Field(
+        default=1.0, gt=0, le=1_000, description="its share of the requests, beside the others' weights"
+    )
+    concurrency: int | None = Field(default=None, ge=1, le=MOST, description="requests in flight there, at the most")
+    rpm: int | None = Field(default=None, ge=1, le=10_000_000, description="requests sent there in any minute")
+    tpm: int | None = Field(default=None, ge=1, le=100_000_000_000, description="tokens used there in any minute")
+    price: Price | None = Field(default=None, description="what it charges; else the job's price")
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _variable(cls, value: str | None) -> str | None:
+        return _name_of_variable(value)
+
+
+def _name_of_variable(value: str | None) -> str | None:
+    if value is not None and not ENV_NAME.match(value):
+        # The value itself is not repeated: people paste the key here.
+        raise ValueError("must be the NAME of an environment variable, such as OPENAI_API_KEY, not a key")
+    return value
+
+
 class JobSpec(BaseModel):
     """One job. The seven keys without a default work alone; paths are as written, relative to the current folder."""
 
@@ -66,6 +96,9 @@ class JobSpec(BaseModel):
 
     base_url: str | None = Field(default=None, min_length=1, description="the endpoint; else OPENAI_BASE_URL")
     api_key_env: str | None = Field(default=None, description="name of the variable that holds the key")
+    endpoints: tuple[EndpointSpec, ...] = Field(
+        default=(), max_length=MOST_ENDPOINTS, description="several endpoints that share the work, instead of base_url"
+    )
     endpoint: str = Field(default=COMPLETIONS_PATH, description="path used where a line names none")
     params: dict[str, Any] = Field(
         default_factory=dict, description="further body fields, sent unless a line sets them"
@@ -135,6 +168,11 @@ class JobSpec(BaseModel):
     )
     metadata: dict[str, str] = Field(default_factory=dict, description="yours; kept with the job")
 
+    @property
+    def dearest(self) -> Price | None:
+        """The most that a request can cost, at whichever endpoint; None where that is not known."""
+        return dearest([one.price or self.price for one in self.endpoints] or [self.price])
+
     @field_validator("params", "metadata", mode="before")
     @classmethod
     def _object(cls, value: object) -> object:
@@ -149,9 +187,9 @@ class JobSpec(BaseModel):
             raise ValueError("must be a JSON Schema, the name of a file that holds one, or true for any JSON")
         return value
 
-    @field_validator("unknown_statuses", "refused_statuses", mode="before")
+    @field_validator("endpoints", "unknown_statuses", "refused_statuses", mode="before")
     @classmethod
-    def _statuses(cls, value: object) -> object:
+    def _list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("max_cost_usd", mode="before")
@@ -169,10 +207,7 @@ class JobSpec(BaseModel):
     @field_validator("api_key_env")
     @classmethod
     def _variable(cls, value: str | None) -> str | None:
-        if value is not None and not ENV_NAME.match(value):
-            # The value itself is not repeated: people paste the key here.
-            raise ValueError("must be the NAME of an environment variable, such as OPENAI_API_KEY, not a key")
-        return value
+        return _name_of_variable(value)
 
     @field_validator("idempotency_header")
     @classmethod

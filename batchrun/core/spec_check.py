@@ -13,14 +13,15 @@ from pydantic import BaseModel, ValidationError
 from batchrun.core.client_options import CLIENT_OPTIONS_HINT, client_options_among
 from batchrun.core.places import Path, Places
 from batchrun.core.prices import Price
-from batchrun.core.spec import NEVER_IN_PARAMS, NOT_YET, SYSTEM_PATHS, JobSpec, TrialSpec
+from batchrun.core.spec import NEVER_IN_PARAMS, NOT_YET, OF_ONE_ENDPOINT, SYSTEM_PATHS, EndpointSpec, JobSpec, TrialSpec
 from batchrun.core.surrogates import FLATTEN
 from batchrun.core.wording import kind
 from batchrun.errors import Fault
 
 _SMALLEST = "see docs/job-spec.md for a smallest complete spec"
 _KEYS = "see docs/job-spec.md for every key; body fields go into params"
-_PARTS: dict[str, type[BaseModel]] = {"trial": TrialSpec, "price": Price}  # keys that hold an object of known keys
+# Keys that hold an object of known keys, or a list of such objects.
+_PARTS: dict[str, type[BaseModel]] = {"trial": TrialSpec, "price": Price, "endpoints": EndpointSpec}
 # What stands in a right spec, where there is no default to name.
 _EXAMPLES: dict[str, str] = {
     "task_id": '"batch-001"',
@@ -32,6 +33,7 @@ _EXAMPLES: dict[str, str] = {
     "retry_times": "3",
     "price.input_per_1m_usd": "0.15",
     "price.output_per_1m_usd": "0.60",
+    "endpoints.base_url": '"http://127.0.0.1:8000/v1"',
 }
 # What the parser of JSON says -> the mend.
 _MENDS = (
@@ -87,10 +89,16 @@ def _without_slips(details: list[dict[str, Any]], raw: dict[str, Any]) -> Iterat
         if detail["type"] == "extra_forbidden":
             unknown.setdefault(detail["loc"][:-1], set()).add(str(detail["loc"][-1]))
     for detail in details:
-        model = _PARTS.get(str(detail["loc"][0]), JobSpec) if len(detail["loc"]) > 1 else JobSpec
+        model = _model_of(detail["loc"])
         meant = {_close(key.strip(), model) for key in unknown.get(detail["loc"][:-1], ())}
         if detail["type"] != "missing" or detail["loc"][-1] not in meant:
             yield detail
+
+
+def _model_of(path: Path) -> type[BaseModel]:
+    """Return what says which keys there are beside the last one of `path`."""
+    above = [str(step) for step in path[:-1] if str(step) in _PARTS]
+    return _PARTS[above[-1]] if above else JobSpec
 
 
 def _unreal(where: str, text: str, places: Places) -> dict[Path, Fault]:
@@ -141,19 +149,18 @@ def _close(key: str, model: type[BaseModel]) -> str | None:
 
 def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
     path = [str(part) for part in detail["loc"]]
-    key = path[0] if path else ""
     name = ".".join(path)
     at = place(where, text, *detail["loc"])
     if detail["type"] == "missing":
         return Fault(at, f"{name!r} is missing", f'add "{path[-1]}"')
     if detail["type"] == "extra_forbidden":
-        part = _PARTS[key]
+        part = _model_of(detail["loc"])
         return Fault(at, f"unknown key {name!r}", _meant(path[-1], part) or f"known are {', '.join(part.model_fields)}")
     if detail["type"] == "string_unicode":
         return Fault(at, f"{name!r} holds half of a surrogate pair", "take the escape \\ud... out")
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input must be", "must be")
-    seen = "" if key == "api_key_env" else f", found {_show(detail['input'])}"
+    seen = "" if path and path[-1] == "api_key_env" else f", found {_show(detail['input'])}"
     hint = _way_out(path)
     if isinstance(detail["input"], str) and detail["input"].strip().isdecimal() and "integer" in message:
         hint = f"write {detail['input'].strip()} without quotes"
@@ -162,9 +169,8 @@ def _fault(where: str, text: str, detail: dict[str, Any]) -> Fault:
 
 def _way_out(path: list[str]) -> str:
     """Say what can be written where a value is wrong: one that is right, or nothing at all."""
-    part = _PARTS.get(path[0]) if len(path) > 1 else JobSpec
-    field = part.model_fields.get(path[-1]) if part else None
-    name = ".".join(path)
+    field = _model_of(tuple(path)).model_fields.get(path[-1])
+    name = ".".join(step for step in path if not step.isdigit()).replace("endpoints.price.", "price.")
     if name in _EXAMPLES:
         return f'write "{path[-1]}": {_EXAMPLES[name]}, say'
     if field is None or field.is_required() or not isinstance(field.default, str | int | float):
@@ -182,8 +188,12 @@ def _cross_faults(spec: JobSpec, where: str, text: str) -> list[Fault]:
                 "keep it in one of the two",
             )
         )
-    if spec.max_cost_usd is not None and spec.price is None:
+    if spec.max_cost_usd is not None and spec.dearest is None:
         faults.append(Fault(place(where, text, "max_cost_usd"), "'max_cost_usd' needs a 'price'", "add price"))
+    for key in OF_ONE_ENDPOINT if spec.endpoints else ():
+        if getattr(spec, key) is not None:
+            what = f"{key!r} is of one endpoint, and 'endpoints' names several"
+            faults.append(Fault(place(where, text, key), what, f"move {key} into each of the endpoints"))
     if spec.system is not None and spec.endpoint not in SYSTEM_PATHS:
         what = f"'system' is of chat and responses, the job's endpoint is {spec.endpoint}"
         faults.append(Fault(place(where, text, "system"), what, "put it into the prompts, or take it out"))

@@ -6,7 +6,16 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from batchrun.core.client_options import CLIENT_OPTIONS
-from batchrun.core.spec import ENDPOINT_PATHS, ENV_NAME, KEY_HEADER, NEVER_IN_PARAMS, SYSTEM_PATHS, TASK_ID, JobSpec
+from batchrun.core.spec import (
+    ENDPOINT_PATHS,
+    ENV_NAME,
+    KEY_HEADER,
+    NEVER_IN_PARAMS,
+    OF_ONE_ENDPOINT,
+    SYSTEM_PATHS,
+    TASK_ID,
+    JobSpec,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Amounts that are written as strings: a schema cannot compare those, so the pattern holds the bounds.
@@ -15,7 +24,24 @@ _LIMIT = r"^(?=.*[1-9])0*([0-9]{1,6}(\.[0-9]+)?|1000000(\.0+)?)$"
 # What one key says of another: as `core.spec_check` has it.
 _LIMIT_NEEDS_PRICE = {
     "if": {"required": ["max_cost_usd"], "properties": {"max_cost_usd": {"not": {"type": "null"}}}},
-    "then": {"required": ["price"], "properties": {"price": {"type": "object"}}},
+    "then": {
+        "anyOf": [
+            {"required": ["price"], "properties": {"price": {"type": "object"}}},
+            {
+                "required": ["endpoints"],
+                "properties": {
+                    "endpoints": {
+                        "minItems": 1,
+                        "items": {"required": ["price"], "properties": {"price": {"type": "object"}}},
+                    }
+                },
+            },
+        ]
+    },
+}
+_ONE_OR_SEVERAL = {
+    "if": {"required": ["endpoints"], "properties": {"endpoints": {"minItems": 1}}},
+    "then": {"properties": {key: {"type": "null"} for key in OF_ONE_ENDPOINT}},
 }
 _SYSTEM_IS_OF_MESSAGES = {
     "if": {"required": ["system"], "properties": {"system": {"not": {"type": "null"}}}},
@@ -32,7 +58,9 @@ def spec_schema() -> dict[str, Any]:
     schema = JobSpec.model_json_schema(schema_generator=_Plain)
     properties = schema["properties"]
     _branch(properties["task_id"], "string")["pattern"] = _pattern(TASK_ID)
-    _branch(properties["api_key_env"], "string")["pattern"] = _pattern(ENV_NAME)
+    endpoint = schema["$defs"]["EndpointSpec"]["properties"]
+    for keys in (properties, endpoint):
+        _branch(keys["api_key_env"], "string")["pattern"] = _pattern(ENV_NAME)
     _branch(properties["idempotency_header"], "string")["pattern"] = _pattern(KEY_HEADER)
     _branch(properties["endpoint"], "string")["enum"] = list(ENDPOINT_PATHS)
     _branch(properties["params"], "object")["propertyNames"] = {"not": {"$ref": "#/$defs/NotInParams"}}
@@ -49,7 +77,7 @@ def spec_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "required": schema["required"],
         "properties": {"$schema": {"description": "for editors; not looked at"}, **properties},
-        "allOf": [_LIMIT_NEEDS_PRICE, _SYSTEM_IS_OF_MESSAGES],
+        "allOf": [_LIMIT_NEEDS_PRICE, _ONE_OR_SEVERAL, _SYSTEM_IS_OF_MESSAGES],
         "$defs": {**schema["$defs"], "NotInParams": refused},
     }
 

@@ -17,35 +17,40 @@ Span = tuple[int, int]
 
 
 class Mask:
-    """Takes a key, and any part of it of six or more characters, out of text that could be recorded.
+    """Takes keys, and any part of them of six or more characters, out of text that could be recorded.
 
-    The key is found as it is, in base64, and with any of its characters escaped as in JSON, a URL or HTML. In an answer
+    A key is found as it is, in base64, and with any of its characters escaped as in JSON, a URL or HTML. In an answer
     (`answer`) only parts of twelve or more are replaced, since an answer is kept as it came. Placeholders and keys
     under six characters are no secrets, and of a key that is one short word an honest answer may hold the word.
     """
 
-    def __init__(self, key: str) -> None:
-        is_secret = len(key) >= SHORTEST_SECRET and key.lower() not in PLACEHOLDERS
-        is_word = len(key) < IN_ANSWERS and key.isalpha()
-        self._finder = _Finder(key, part=SHORTEST_SECRET) if is_secret else None
-        self._strict = _Finder(key, part=min(IN_ANSWERS, len(key))) if is_secret and not is_word else None
+    def __init__(self, *keys: str) -> None:
+        secrets = [
+            key for key in dict.fromkeys(keys) if len(key) >= SHORTEST_SECRET and key.lower() not in PLACEHOLDERS
+        ]
+        self._finders = [_Finder(key, part=SHORTEST_SECRET) for key in secrets]
+        self._strict = [_Finder(key, part=min(IN_ANSWERS, len(key))) for key in secrets if not _is_word(key)]
 
     def text(self, text: str) -> str:
-        """Return the text with `***` in place of every part of the key; the very same object where there is none."""
-        if self._finder is None:
+        """Return the text with `***` in place of every part of a key; the very same object where there is none."""
+        if not self._finders:
             return text
         # A lone surrogate must survive the way to bytes and back; the key itself is ASCII.
         raw = text.encode("utf-8", "surrogatepass")
-        masked = self._finder.replace(raw)
+        masked = self.raw(raw)
         return text if masked is raw else masked.decode("utf-8", "surrogatepass")
 
     def raw(self, body: bytes) -> bytes:
-        """Return the bytes with `***` in place of every part of the key; the very same object where there is none."""
-        return body if self._finder is None else self._finder.replace(body)
+        """Return the bytes with `***` in place of every part of a key; the very same object where there is none."""
+        for finder in self._finders:
+            body = finder.replace(body)
+        return body
 
     def answer(self, body: bytes) -> bytes:
-        """Return the bytes with `***` in place of the key and of its long parts only."""
-        return body if self._strict is None else self._strict.replace(body)
+        """Return the bytes with `***` in place of the keys and of their long parts only."""
+        for finder in self._strict:
+            body = finder.replace(body)
+        return body
 
     def reply(self, reply: Reply, *, is_answer: Callable[[], bool]) -> Reply:
         """Return a reply as it may lie on a disk before it is judged; the very same object where nothing is found.
@@ -62,6 +67,14 @@ class Mask:
             return reply if body is reply.body else replace(reply, body=body)
         headers = {self.text(name): self.text(value) for name, value in reply.headers.items()}
         return replace(reply, body=body, headers=headers)
+
+
+def _is_secret(key: str) -> bool:
+    return len(key) >= SHORTEST_SECRET and key.lower() not in PLACEHOLDERS
+
+
+def _is_word(key: str) -> bool:
+    return len(key) < IN_ANSWERS and key.isalpha()
 
 
 class _Finder:

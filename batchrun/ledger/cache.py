@@ -5,7 +5,7 @@ Requests are the same where path and body are (the digest), and where they go to
 be cleared when it fails, is in doubt, is cancelled, or its worker dies: from then on nobody waits for it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -19,23 +19,34 @@ from batchrun.ledger.schema import FENCE_BITS, answers, asked, attempt_key, atte
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """Whose answers are shared: those of one address under one key."""
+class Accounts:
+    """Whose answers are shared: those of the same addresses under the same keys.
 
-    endpoint: str
-    fingerprint: str  # of the key
+    A job with several endpoints takes an answer of any of them. Another job shares it that names the same endpoints.
+    """
+
+    places: tuple[tuple[str, str], ...]  # (address, fingerprint of the key), sorted
+
+    @classmethod
+    def of(cls, places: Iterable[tuple[str, str]]) -> "Accounts":
+        """Put the places in order: which one is named first makes no difference."""
+        return cls(tuple(sorted(places)))
+
+    @property
+    def addresses(self) -> set[str]:
+        return {address for address, _ in self.places}
 
     def ask(self, request_digest: bytes) -> int:
         """Return the key of `asked` for this request: 63 bits, so what is found under it is compared."""
-        place = f"{self.endpoint}\n{self.fingerprint}\n".encode()
-        return int.from_bytes(blake2b(place + request_digest, digest_size=8).digest()) >> 1
+        places = "".join(f"{address}\n{fingerprint}\n" for address, fingerprint in self.places)
+        return int.from_bytes(blake2b(places.encode() + request_digest, digest_size=8).digest()) >> 1
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
     """What a claim must know of the cache."""
 
-    account: Account
+    accounts: Accounts
     misfits: Collection[int] = ()  # attempts whose answers are there, and will not do for this job
 
 
@@ -51,7 +62,7 @@ class Ask:
 
 
 def look_up(
-    connection: Connection, item_ids: Sequence[int], account: Account, *guards: ColumnElement[bool]
+    connection: Connection, item_ids: Sequence[int], accounts: Accounts, *guards: ColumnElement[bool]
 ) -> list[Ask]:
     """Return what is known of these items' requests, in the order given; those that are not pending are left out."""
     query = select(items.c.id, items.c.fence, items.c.request_digest).where(
@@ -59,18 +70,17 @@ def look_up(
     )
     rows = {row.id: row for row in connection.execute(query)}
     digests = {item_id: bytes(row.request_digest) for item_id, row in rows.items()}
-    asks = {item_id: account.ask(digest) for item_id, digest in digests.items()}
+    asks = {item_id: accounts.ask(digest) for item_id, digest in digests.items()}
     known = _known(connection, set(asks.values()))
     found = []
     for item_id in item_ids:
         if item_id not in rows:
             continue
         there = known.get(asks[item_id])
-        if there is not None and (bytes(there.request_digest or b""), there.endpoint) != (
-            digests[item_id],
-            account.endpoint,
+        if there is not None and not (
+            bytes(there.request_digest or b"") == digests[item_id] and there.endpoint in accounts.addresses
         ):
-            there = None
+            there = None  # another request has come to the same key by chance
         found.append(_ask(rows[item_id], asks[item_id], there))
     return found
 
@@ -110,7 +120,7 @@ def askers(connection: Connection, item_ids: Sequence[int], asking: Asking, *, n
     if connection.dialect.name != "sqlite":  # there a writing transaction is alone anyway
         connection.execute(select(ledgers.c.id).with_for_update()).all()
     chosen: dict[int, int] = {}
-    for one in look_up(connection, item_ids, asking.account, is_claimable(now)):
+    for one in look_up(connection, item_ids, asking.accounts, is_claimable(now)):
         is_served = one.source is not None and one.source not in asking.misfits
         if not (one.is_out or is_served or one.ask in chosen.values()):
             chosen[one.item_id] = one.ask

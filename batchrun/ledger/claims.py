@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from batchrun.core.outcome import RELEASED, Charge
 from batchrun.core.retry import Tries
@@ -60,6 +60,7 @@ def claim(
     now: float,
     keys: Keys | None = None,
     asking: Asking | None = None,
+    most_open: int | None = None,
 ) -> list[Claim]:
     """pending -> running for those of `item_ids` that may be sent now, in their order; write their intents.
 
@@ -69,10 +70,14 @@ def claim(
     Args:
         keys: that the requests will be sent under; None: under none.
         asking: the job's cache, if it has one: of items that ask the same only one is claimed at a time.
+        most_open: requests that the endpoint may have of this job, over all processes; claims count, as they are made.
     """
     lock_jobs(connection, [job_id])
     asks = None if asking is None else askers(connection, item_ids, asking, now=now)
     fitting = within_budget(connection, job_id, item_ids if asks is None else list(asks))
+    if fitting and most_open is not None:
+        open_there = connection.execute(_OPEN_THERE, {"the_job": job_id, "the_endpoint": endpoint}).scalar_one()
+        fitting = fitting[: max(0, most_open - open_there)]
     if not fitting:
         return []
     values = {"the_items": among(fitting), "the_job": job_id, "the_worker": worker_id, "now": now}
@@ -125,6 +130,11 @@ _INTEND = Round(
     "account",
 )
 _ASKED = select(requests).where(requests.c.item_id.in_(bindparam("the_items", expanding=True)))
+_OPEN_THERE = select(func.count()).where(
+    attempts.c.job_id == THE_JOB,
+    attempts.c.state == AttemptState.INTENT.value,
+    attempts.c.endpoint == bindparam("the_endpoint"),
+)
 _MONEY = select(jobs.c.max_cost_pusd, jobs.c.spent_pusd, jobs.c.reserved_pusd).where(jobs.c.id == THE_JOB)
 
 

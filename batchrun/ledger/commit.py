@@ -37,6 +37,7 @@ class ClaimOrder:
     now: float
     account: str | None = None  # whose idempotency keys the endpoint honours; None: it honours none
     asking: Asking | None = None
+    most_open: int | None = None  # requests that the endpoint may have, of this job and over all processes
 
 
 _Results = list[tuple["asyncio.Future[Any]", Any]]
@@ -238,6 +239,7 @@ class GroupCommit:
             now=order.now,
             keys=None if order.account is None else Keys(order.account, self._ledger.attempt_id),
             asking=order.asking,
+            most_open=order.most_open,
         )
 
     def _read_back(self, connection: Connection, order: ClaimOrder, given: Collection[int]) -> list[Claim]:

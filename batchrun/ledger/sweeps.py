@@ -33,6 +33,7 @@ class OpenAttempt:
     worker_id: int
     tries: Tries
     reserved_pusd: int
+    endpoint: str
 
 
 def incarnations(connection: Connection, *, except_worker: int) -> list[Incarnation]:
@@ -65,7 +66,8 @@ def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
         return None
     # A doubt has been counted already when it was made.
     counted = row.tries if row.state == AttemptState.INTENT else max(0, row.tries - 1)
-    return OpenAttempt(key, row.job_id, row.worker_id, Tries(counted, row.throttled_s, row.reasks), row.reserved_pusd)
+    tries = Tries(counted, row.throttled_s, row.reasks)
+    return OpenAttempt(key, row.job_id, row.worker_id, tries, row.reserved_pusd, row.endpoint)
 
 
 def jobs_of(connection: Connection, worker_id: int) -> list[int]:

@@ -24,14 +24,14 @@ _TROUBLE = (redis.RedisError, OSError, TimeoutError)
 
 
 class RedisWindows:
-    """The rate windows of one job, shared with all processes that name the same ledger and job."""
+    """The rate windows of one job, shared with all processes that name the same ledger and book."""
 
     def __init__(
         self,
         url: str,
         *,
         ledger_id: str,
-        job_id: int,
+        book: str,
         clock: Callable[[], float],
         window: Window = MINUTE,
         server_clock: Callable[[], float] | None = None,
@@ -41,10 +41,11 @@ class RedisWindows:
         Args:
             url: redis://... or rediss://...
             ledger_id: its keys in Redis begin with `batchrun:<ledger id>:`.
+            book: which of that ledger's: a job's number, and of several endpoints which one.
             clock: seconds since boot on this host, sleep included.
             server_clock: stands for the clock of Redis in tests: seconds since the epoch.
         """
-        self._key = f"batchrun:{ledger_id}:rate:{job_id}"
+        self._key = f"batchrun:{ledger_id}:rate:{book}"
         self._clock = clock
         self._window = window
         self._server_clock = server_clock

@@ -50,7 +50,7 @@ def adopt(
         key=key,
         job_id=attempt.job_id,
         worker_id=attempt.worker_id,
-        price=rules.price,
+        price=rules.price_at(attempt.endpoint),
         reserved_pusd=attempt.reserved_pusd,
         now=time.time(),
     )

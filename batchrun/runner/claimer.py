@@ -13,15 +13,18 @@ from batchrun.core.breaker import Trip
 from batchrun.errors import LedgerFault
 from batchrun.ledger.claims import Claim
 from batchrun.ledger.commit import ClaimOrder
+from batchrun.runner.alarm import Alarm
 from batchrun.runner.clocks import boot_clock
 from batchrun.runner.intake import HINTS_PER_SLOT, Intake
 from batchrun.runner.lane import Lane
-from batchrun.runner.means import Alarm, Means
+from batchrun.runner.lanes import Lanes
+from batchrun.runner.means import Means, Rules
 from batchrun.runner.tally import Tally
 from batchrun.runner.tasks import Tasks
 from batchrun.runner.twins import AGAIN_S
 
-Begin = Callable[[Claim, float], Coroutine[Any, Any, None]]  # (claim, when it was ordered on the boot clock)
+Begin = Callable[[Claim, Lane, float], Coroutine[Any, Any, None]]  # (claim, its way, when ordered on the boot clock)
+FULL_S = 0.25  # for so long nothing is claimed for an endpoint of which other processes have all that it may have
 
 
 class Claimer:
@@ -31,26 +34,22 @@ class Claimer:
         self,
         *,
         job_id: int,
-        account: str | None,
+        rules: Rules,
         concurrency: int,
-        lane: Lane,
+        lanes: Lanes,
         means: Means,
         tally: Tally,
         tasks: Tasks,
         alarm: Alarm,
         begin: Begin,
     ) -> None:
-        """Make one that claims nothing yet.
-
-        Args:
-            account: whose idempotency keys the endpoint honours; None: it honours none.
-            begin: what becomes of a claim.
-        """
+        """Make one that claims nothing yet; `begin` is what becomes of a claim."""
         self.is_closed = False
         self._job_id = job_id
-        self._account = account
+        self._rules = rules
         self._concurrency = concurrency
-        self._lane = lane
+        self._lanes = lanes
+        self.backlog: Callable[[], int | None] = lambda: None  # items still to be claimed, where somebody knows
         self._means = means
         self._tally = tally
         self._tasks = tasks
@@ -59,7 +58,7 @@ class Claimer:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self.intake = Intake(room=HINTS_PER_SLOT * concurrency, wake=self._wake)
-        self._in_hand: dict[int, Claim] = {}  # neither sent nor released: whoever takes one out, acts
+        self._in_hand: dict[int, tuple[Claim, Lane]] = {}  # neither sent nor released: whoever takes one out, acts
         self._ordered: set[int] = set()
         self._waiting: set[int] = set()  # items whose retry this process will offer by itself
         self._twins = means.twins
@@ -74,7 +73,7 @@ class Claimer:
     @property
     def is_idle(self) -> bool:
         """True while slots are free and nothing is on its way to them."""
-        return not (self.intake or self._ordered) and self._concurrency > self._lane.in_hand
+        return not (self.intake or self._ordered) and self._concurrency > self._lanes.in_hand
 
     # -- what is in hand ----------------------------------------------------------------------------------------------
 
@@ -86,10 +85,11 @@ class Claimer:
         """Take a claim out; False where somebody has, and it is theirs."""
         return self._in_hand.pop(claim.key, None) is not None
 
-    def release(self) -> None:
-        """Give back everything that is claimed and not sent: nobody sends it after this."""
-        claims = list(self._in_hand.values())
-        self._in_hand.clear()
+    def release(self, lane: Lane | None = None) -> None:
+        """Give back everything that is claimed, for this lane or any, and not sent: nobody sends it after this."""
+        claims = [claim for claim, of in self._in_hand.values() if lane in (None, of)]
+        for claim in claims:
+            del self._in_hand[claim.key]
         if claims:
             self._tasks.spawn(self.give_back(claims))
 
@@ -123,29 +123,55 @@ class Claimer:
         return min(self._concurrency // 4, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
 
     async def _claim_some(self) -> None:
-        lane = self._lane
         while not self.is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):
-            if lane.pace.is_held(time.monotonic()):
-                if not lane.pace.is_blocked:
-                    self._loop.call_later(max(0.01, lane.pace.held_until - time.monotonic()), self.wake)
+            now, ahead = time.monotonic(), self._ahead()
+            if self._lanes.is_held(now):
+                self._wake_when_open(now)
                 return
-            room = self._concurrency + self._ahead() - lane.in_hand
-            if not lane.turnstile.is_open:
-                room = min(room, lane.turnstile.room)
+            room = self._lanes.room(now, room=self._concurrency + ahead - self._lanes.in_hand, ahead=ahead)
             if room <= 0:
+                self._wake_when_open(now)
                 return
             ids = self.intake.take(room if self._twins is None else max(room, self._twins.appetite))
             self._ordered.update(ids)
             try:
                 wanted = await self._sift(ids, room)
-                claimed_at = boot_clock()
-                claims = await self._claim(wanted)
+                is_any_claimed = await self._claim_each(wanted, room=room, ahead=ahead)
             except LedgerFault as error:
                 self._alarm.trip(Trip(error.kind, error.message, error.exit_code))
                 return
             finally:
                 self._ordered.difference_update(ids)
-            self._start(claims, claimed_at)
+            if wanted and not is_any_claimed:
+                return  # they had better wait for a faster endpoint: what ends there wakes this
+
+    def _wake_when_open(self, now: float) -> None:
+        if (moment := self._lanes.open_at(now)) is not None:
+            self._loop.call_later(max(0.01, moment - now), self.wake)
+
+    async def _claim_each(self, wanted: list[int], *, room: int, ahead: int) -> bool:
+        """Claim items for the lanes that they go on; False where all of them had better wait."""
+        now, waiting = time.monotonic(), self.backlog()
+        parts, left = self._lanes.assign(wanted, now, room=room, ahead=ahead, waiting=waiting)
+        if left:
+            self._put_back(left)
+        claimed_at = boot_clock()
+        orders = [self._claim(lane, ids) for lane, ids in parts]
+        found = await asyncio.gather(
+            *orders, return_exceptions=True
+        )  # what one has claimed is sent, whatever others do
+        for (lane, _), claims in zip(parts, found, strict=True):
+            if not isinstance(claims, BaseException):
+                self._start(claims, lane, claimed_at)
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
+        return bool(parts)
+
+    def _put_back(self, item_ids: list[int]) -> None:
+        if self._twins is not None:
+            self._twins.put_back(item_ids)
+        self.intake.put_back(item_ids)
 
     async def _sift(self, ids: list[int], room: int) -> list[int]:
         """Return which of these items are to be claimed: where the job has a cache, not those with an answer."""
@@ -153,33 +179,40 @@ class Claimer:
             return ids
         wanted, served = await self._twins.sift(ids)
         wanted, later = wanted[:room], wanted[room:]
-        self._twins.put_back(later)
-        for item_id in reversed(later):
-            self.intake.put(item_id, first=True)
+        self._put_back(later)
         self._tally.completed += served
         self._tally.copied(time.monotonic(), len(served))
         if self._twins.held and self._look_again is None:
             self._look_again_soon()
         return wanted
 
-    async def _claim(self, ids: list[int]) -> list[Claim]:
-        asking = None if self._twins is None else self._twins.asking
-        order = ClaimOrder(self._job_id, ids, self._lane.address, time.time(), self._account, asking)
-        claims = await self._means.commit.claim(order) if ids else []
+    async def _claim(self, lane: Lane, ids: list[int]) -> list[Claim]:
+        order = ClaimOrder(
+            self._job_id,
+            ids,
+            lane.address,
+            time.time(),
+            account=self._rules.account_at(lane.address),
+            asking=None if self._twins is None else self._twins.asking,
+            most_open=lane.way.concurrency if self._means.is_shared else None,
+        )
+        claims = await self._means.commit.claim(order)
         if self._twins is not None:
             self._twins.claimed(ids, claims)
+        if order.most_open is not None and len(claims) < len(ids):
+            lane.is_full_until = time.monotonic() + FULL_S
         return claims
 
-    def _start(self, claims: list[Claim], claimed_at: float) -> None:
+    def _start(self, claims: list[Claim], lane: Lane, claimed_at: float) -> None:
         # crash point: claim-known
         for claim in claims:
-            self._in_hand[claim.key] = claim
-        if self.is_closed or self._lane.pace.is_held(time.monotonic()):
-            self.release()
+            self._in_hand[claim.key] = (claim, lane)
+        if self.is_closed or not lane.is_open(time.monotonic()):
+            self.release(lane)
             return
-        self._lane.in_hand += len(claims)
+        lane.in_hand += len(claims)
         for claim in claims:
-            self._tasks.spawn(self._begin(claim, claimed_at))
+            self._tasks.spawn(self._begin(claim, lane, claimed_at))
 
     # -- items that come later ----------------------------------------------------------------------------------------
 

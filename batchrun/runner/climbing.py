@@ -32,7 +32,7 @@ class Climbing:
         if job.climb is None:
             return job
         now, performer = time.monotonic(), self._performer
-        performer.gauge.tick(now, in_use=performer.in_use, is_open=not performer.pace.is_held(now))
+        performer.gauge.tick(now, in_use=performer.in_use, is_open=not performer.lanes.is_held(now))
         if (seen := performer.gauge.take()) is not None:
             report = Report(performer.gauge.round_no, seen)
             climb = await asyncio.to_thread(self._write, job.id, report)

@@ -112,6 +112,11 @@ def change(ledger: Ledger, task_id: str, *, dry_run: bool = False, **wanted: Set
             raise UsageFault(
                 f"job {task_id!r} has no prices, so its cost cannot be limited", hint="add price to its spec, submit it"
             )
+        if job.spec.get("endpoints") and not {"rpm", "tpm"}.isdisjoint(name for name in wanted if wanted[name]):
+            raise UsageFault(
+                f"job {task_id!r} has several endpoints, each with its own rpm and tpm",
+                hint="change them in its spec, and submit it again",
+            )
         given = {name: value for name, value in wanted.items() if value is not None}
         before = {"concurrency": job.allowed}
         changes = [(name, before.get(name, getattr(job, name)), value or None) for name, value in given.items()]

@@ -127,8 +127,13 @@ class _Rows:
         """
         rows: list[Value] = []
         for key, value in self.values.items():
-            if key == "base_url":
+            if key == "base_url" and self.values.get("endpoints"):
+                rows.append(Value(key, None, "default"))  # whatever the environment names: no request goes there
+            elif key == "base_url":
                 rows.append(self._address(value, stored))
+            elif key == "endpoints":
+                shown = [one | {"base_url": _as_used(one["base_url"])} for one in value]
+                rows.append(Value(key, shown, self.source(key, None)))
             elif key == "on_unknown":
                 open_value = self.around.value("on_unknown")
                 rows.append(on_unknown or (open_value if open_value.value else Value(key, "hold", "default")))

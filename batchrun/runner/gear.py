@@ -1,6 +1,6 @@
 """What wiring hands to a drive, what it speaks with, and what it comes to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from batchrun.core.rate import RateWindows
 from batchrun.ledger.jobs import Job
 from batchrun.runner.ends import End, EndKind, Waits
 from batchrun.runner.export import Outputs
-from batchrun.runner.means import Endpoint, Log, Queue, Rules
+from batchrun.runner.means import Log, Queue, Rules, Way
 from batchrun.runner.progress import Watcher
 from batchrun.runner.standing import Standing
 from batchrun.runner.trial import TrialReport
@@ -23,12 +23,12 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gear:
-    """How to reach the endpoint, judge, queue and wait, for any job of one ledger."""
+    """How to reach the endpoints, judge, queue and wait, for any job of one ledger."""
 
-    endpoint_of: Callable[[Job], Endpoint]
+    ways_of: Callable[[Job], Sequence[Way]]  # to its endpoints, at least one
     rules_of: Callable[[Job], Rules]
-    account_of: Callable[[Job], str]  # a fingerprint of the key, for those who share answers
-    windows_of: Callable[[Job], RateWindows]
+    account_of: Callable[[Job, str], str]  # a fingerprint of an address's key, for those who share answers
+    windows_of: Callable[[Job, Way], RateWindows]
     is_free: Callable[[Job], bool]  # requests probably cost nothing there
     queue_of: Callable[[str], Queue]  # by the worker's incarnation
     waits_of: Callable[[Job], Waits]

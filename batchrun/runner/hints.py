@@ -188,10 +188,14 @@ def _page(job: Job, seen: Seen) -> str:
 
 
 def _at(job: Job) -> str:
+    if job.spec.get("endpoints"):
+        return "an endpoint of the job"
     return str(job.spec.get("resolved_base_url") or job.spec["base_url"] or "the endpoint")
 
 
 def _address_name(job: Job) -> str:
+    if job.spec.get("endpoints"):
+        return "its base_url in the spec's endpoints"
     return "base_url in the spec" if job.spec["base_url"] else "OPENAI_BASE_URL"
 
 
@@ -214,8 +218,9 @@ _WORDS: dict[str, Callable[[Job, Seen], str]] = {
 
 def _free_way(job: Job) -> str:
     """Name the way out of doubts that holds by itself, where requests seem to cost nothing."""
-    url = job.spec.get("resolved_base_url") or job.spec["base_url"]
-    if job.on_unknown != "hold" or job.spec["price"] or not url or not is_local(url):
+    several = [one["base_url"] for one in job.spec.get("endpoints") or ()]
+    urls = several or [job.spec.get("resolved_base_url") or job.spec["base_url"] or ""]
+    if job.on_unknown != "hold" or job.spec["price"] or not all(url and is_local(url) for url in urls):
         return ""
     return f"; where requests cost nothing, this settles doubts: batchrun resume {job.task_id} --on-unknown retry"
 

@@ -1,18 +1,19 @@
 """Being a worker of a ledger, becoming a job's holder, and clearing up after dead ones."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from batchrun.core.answer_check import check_of
 from batchrun.errors import JobBusy, LedgerFault
-from batchrun.ledger.cache import Account
+from batchrun.ledger.cache import Accounts
 from batchrun.ledger.intact import WORKERS
 from batchrun.ledger.jobs import Job, take
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, enter
 from batchrun.runner.epoch import let_go, refuse_copy
 from batchrun.runner.gear import Gear
+from batchrun.runner.means import Way
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import Swept, sweep
 from batchrun.runner.twins import Twins
@@ -89,7 +90,7 @@ def holding(ledger: Ledger, job: Job, worker: Worker, gear: Gear, *, goes_on: bo
         let_go(ledger, job, worker, active_s=0.0)
 
 
-def make_twins(ledger: Ledger, gear: Gear, job: Job, worker: Worker, *, address: str) -> Twins | None:
+def make_twins(ledger: Ledger, gear: Gear, job: Job, worker: Worker, ways: Sequence[Way]) -> Twins | None:
     """Make the cache of a job's performer; None where the job has none."""
     if not job.spec.get("cache"):
         return None
@@ -98,7 +99,7 @@ def make_twins(ledger: Ledger, gear: Gear, job: Job, worker: Worker, *, address:
         ledger,
         job_id=job.id,
         worker_id=worker.id,
-        account=Account(address, gear.account_of(job)),
+        accounts=Accounts.of((way.address, gear.account_of(job, way.address)) for way in ways),
         check=check_of(job.spec),
         sweep=lambda: sweep_all(ledger, gear, worker, observer),
     )

@@ -78,6 +78,14 @@ class Intake:
             self._ids.move_to_end(item_id, last=False)
         self._wake.set()
 
+    def put_back(self, item_ids: list[int]) -> None:
+        """Take back what was taken and had better wait: it is the first again, and nobody is woken for it."""
+        if self._is_closed:
+            return
+        for item_id in reversed(item_ids):
+            self._ids.setdefault(item_id, False)
+            self._ids.move_to_end(item_id, last=False)
+
     def take(self, count: int) -> list[int]:
         """Return up to `count` hints, the oldest first."""
         taken = [self._ids.popitem(last=False) for _ in range(min(count, len(self._ids)))]

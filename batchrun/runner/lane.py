@@ -2,18 +2,20 @@
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import Protocol
 
-from batchrun.core.breaker import Breaker
+from batchrun.core.breaker import Breaker, Trip
 from batchrun.core.outcome import Break, BreakKind, Charge, Evidence, Reply, Timing
 from batchrun.core.pace import Pace
 from batchrun.core.rate import Permit
 from batchrun.core.request import most_tokens
+from batchrun.core.routing import Health, Load
 from batchrun.core.states import AttemptState
 from batchrun.ledger.claims import Claim
 from batchrun.runner.clocks import boot_clock
 from batchrun.runner.evidence import describe
-from batchrun.runner.means import Means, Rules
+from batchrun.runner.means import Means, Rules, Way
 from batchrun.runner.slots import Slots
 from batchrun.runner.tally import Tally
 from batchrun.runner.turnstile import Turnstile
@@ -33,14 +35,33 @@ class Lane:
     """Carries one job's requests to one endpoint, each once. To be used on one event loop."""
 
     def __init__(
-        self, *, concurrency: int, means: Means, rules: Rules, breaker: Breaker, turnstile: Turnstile, tally: Tally
+        self,
+        way: Way,
+        *,
+        slots: Slots,
+        means: Means,
+        rules: Rules,
+        breaker: Breaker,
+        turnstile: Turnstile,
+        tally: Tally,
     ) -> None:
+        """Make a lane on which nothing is.
+
+        Args:
+            slots: the job's, which all of its lanes share.
+        """
+        self.way = way
         self.breaker = breaker
         self.turnstile = turnstile
-        self.pace = Pace(concurrency)
-        self.slots = Slots(concurrency)
+        self.pace = Pace(slots.size if way.concurrency is None else way.concurrency)
+        self.health = Health()
         self.in_hand = 0  # claims for this lane that have not been sent to the end
         self.has_reached = False  # the endpoint has answered something in this run
+        self.out: Trip | None = None  # why it gets no request any more in this run
+        self.is_full_until = 0.0  # others have all that it may have
+        self._slots = slots
+        self._own = None if way.concurrency is None else Slots(way.concurrency)
+        self._began_s: dict[int, float] = {}  # of the requests that are out
         self._means = means
         self._rules = rules
         self._tally = tally
@@ -50,7 +71,39 @@ class Lane:
 
     @property
     def address(self) -> str:
-        return self._means.sender.address
+        return self.way.address
+
+    # -- what it takes --------------------------------------------------------------------------------------------
+
+    def is_open(self, now: float) -> bool:
+        """Say whether requests may leave here: it is not out, away, or held back."""
+        return self.out is None and not self.pace.is_held(now)
+
+    def load(self, now: float, *, room: int, ahead: int) -> Load:
+        """Return how it stands, for the choice between several.
+
+        Args:
+            room: claims that the job has room for.
+            ahead: how many of them are for requests that leave a little later.
+        """
+        if self._own is not None:
+            room = min(room, self._own.size + min(ahead, self._own.size // 4) - self.in_hand)
+        if not self.turnstile.is_open:
+            room = min(room, self.turnstile.room)
+        if self.health.is_on_trial:
+            room = min(room, 1 - self.in_hand)
+        if now < self.is_full_until:
+            room = 0
+        return Load(self.address, self.in_hand, max(0, room), self.way.weight, self._latency_s(now))
+
+    def _latency_s(self, now: float) -> float | None:
+        """Return how long requests take here: as answers did, or as those that are out have waited already."""
+        waited_s = now - sum(self._began_s.values()) / len(self._began_s) if self._began_s else 0.0
+        if self.health.latency_s is None:
+            return waited_s if self.health.coolings else None
+        return max(self.health.latency_s, waited_s)
+
+    # -- what goes through ----------------------------------------------------------------------------------------
 
     async def carry(self, claim: Claim, claimed_at: float, owner: InHand) -> Reply | Break | None:
         """Send a claim's request, once, when its turn has come; None where it went back instead.
@@ -61,12 +114,12 @@ class Lane:
         Raises:
             TooLarge: the request alone needs more tokens than a minute has: it can never leave.
         """
-        if not await self.slots.enter():
-            return None
-        try:
+        async with AsyncExitStack() as places:
+            for slots in filter(None, (self._own, self._slots)):
+                if not await slots.enter():
+                    return None
+                places.callback(slots.leave)
             return await self._send(claim, claimed_at, owner)
-        finally:
-            self.slots.leave()
 
     async def _send(self, claim: Claim, claimed_at: float, owner: InHand) -> Reply | Break | None:
         # One after the other, each a little after the one before has really started: a stall makes no stampede.
@@ -90,6 +143,7 @@ class Lane:
 
     async def _exchange(self, claim: Claim) -> Reply | Break:
         self._tally.in_flight += 1
+        self._began_s[claim.key] = time.monotonic()
         task = asyncio.current_task()
         assert task is not None
         self._sending.add(task)
@@ -97,11 +151,11 @@ class Lane:
         # crash point: send-permitted
         try:
             name = self._means.attempt_id(claim.key)
-            exchange = await self._means.sender.exchange(
+            exchange = await self.way.endpoint.exchange(
                 path=claim.path,
                 body=claim.body,
                 attempt_id=name,
-                idempotency_key=name if self._rules.account is not None else None,
+                idempotency_key=name if self._rules.account_at(self.address) is not None else None,
             )
         except asyncio.CancelledError:
             task.uncancel()  # only this exchange is given up; what came of it is settled like any other
@@ -110,6 +164,7 @@ class Lane:
         finally:
             self._sending.discard(task)
             self._tally.in_flight -= 1
+            self._began_s.pop(claim.key, None)
         if isinstance(exchange, Reply):
             self.has_reached = True
             clean = self._rules.judge.clean(exchange, claim.path)
@@ -132,11 +187,14 @@ class Lane:
             self.turnstile.used(permit, usage.prompt_tokens + (usage.completion_tokens or 0))
 
     def resize(self, concurrency: int) -> None:
-        """Have at most so many requests out from now on; those that are out beyond that finish first."""
-        if concurrency < self.slots.size:  # what waits for a slot may wait for ever: its owner has given it back
-            self.slots.send_away()
-        self.pace.resize(concurrency)
-        self.slots.resize(concurrency)
+        """Follow the job's slots; a limit of its own stays."""
+        if self._own is None:
+            self.pace.resize(concurrency)
+
+    def send_away(self) -> None:
+        """Let nobody wait for one of its own slots: what they waited with is no longer theirs."""
+        if self._own is not None:
+            self._own.send_away()
 
     def give_up(self) -> None:
         """Give up the requests that are out: what came of them is unknown."""

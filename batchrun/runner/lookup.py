@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt
@@ -89,8 +90,8 @@ def look_up_doubts(
     with ledger.read() as connection:
         unknown = unknown_attempts(connection, [doubt.item.item_id for doubt in doubts])
         paths = paths_of(connection, [split_key(one.key)[0] for one in unknown])
-    endpoint = gear.endpoint_of(job)
-    inquiry = _Inquiry(ledger, job, means, endpoint, gear.rules_of, paths, is_dry, sleep)
+    endpoints = {way.address: way.endpoint for way in gear.ways_of(job)}
+    inquiry = _Inquiry(ledger, job, means, endpoints, gear.rules_of, paths, is_dry, sleep)
     return asyncio.run(inquiry.run(unknown))
 
 
@@ -101,13 +102,13 @@ class _Inquiry:
     ledger: Ledger
     job: Job
     means: Means
-    endpoint: Endpoint
+    endpoints: dict[str, Endpoint]  # by address
     rules_of: Callable[[Job], Rules]
     paths: dict[int, str]
     is_dry: bool
     sleep: Callable[[float], Awaitable[None]]
-    silent: int = 0  # questions in a row that nobody answered
-    last_note: str | None = None
+    silent: Counter[str] = field(default_factory=Counter)  # by address: questions in a row that nobody answered
+    last_notes: dict[str, str | None] = field(default_factory=dict)
 
     async def run(self, unknown: Sequence[Unknown]) -> list[Looked]:
         slots, turn = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
@@ -121,27 +122,30 @@ class _Inquiry:
         try:
             return await asyncio.gather(*(one(attempt) for attempt in unknown))
         finally:
-            await self.endpoint.close()
+            for endpoint in self.endpoints.values():
+                await endpoint.close()
 
     async def _look(self, attempt: Unknown) -> Looked:
-        if attempt.endpoint != self.endpoint.address:
+        if attempt.endpoint not in self.endpoints:
             note = f"it went to {attempt.endpoint}: set OPENAI_BASE_URL to that to ask there"
             return self._looked(attempt, Result.NOT_ASKED, note)
-        if self.silent >= ENOUGH:
-            return self._looked(attempt, Result.NOT_ASKED, self.last_note)
+        where = attempt.endpoint
+        if self.silent[where] >= ENOUGH:
+            return self._looked(attempt, Result.NOT_ASKED, self.last_notes[where])
         name = self.ledger.attempt_id(attempt.key)
-        finding = await self._ask([name] if attempt.request_id in (None, name) else [name, str(attempt.request_id)])
+        names = [name] if attempt.request_id in (None, name) else [name, str(attempt.request_id)]
+        finding = await self._ask(self.endpoints[where], names)
         if finding.what is Found.NO_WORD:
-            self.last_note = finding.note
-            self.silent = self.silent + 1 if finding.wait_s is not None else ENOUGH
+            self.last_notes[where] = finding.note
+            self.silent[where] = self.silent[where] + 1 if finding.wait_s is not None else ENOUGH
             return self._looked(attempt, Result.NOT_ASKED, finding.note)
-        self.silent = 0
+        self.silent[where] = 0
         return await asyncio.to_thread(self._take, attempt, finding)
 
     def _looked(self, attempt: Unknown, result: Result, note: str | None) -> Looked:
         return Looked(attempt.custom_id, self.ledger.attempt_id(attempt.key), result, note)
 
-    async def _ask(self, ids: Sequence[str]) -> Finding:
+    async def _ask(self, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
         asking = AsyncRetrying(
             sleep=self.sleep,
             stop=stop_after_attempt(TRIES),
@@ -149,7 +153,7 @@ class _Inquiry:
             retry=retry_if_result(lambda finding: finding.what is Found.NO_WORD and finding.wait_s is not None),
             retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         )
-        finding: Finding = await asking(look_up, self.endpoint, self.means, ids)
+        finding: Finding = await asking(look_up, endpoint, self.means, ids)
         return finding
 
     def _take(self, attempt: Unknown, finding: Finding) -> Looked:
@@ -158,7 +162,7 @@ class _Inquiry:
             return self._looked(attempt, Result.NOT_FOUND, finding.note)
         if finding.what is Found.CHARGE:
             if not self.is_dry:
-                self._note_charge(attempt.key, finding)
+                self._note_charge(attempt, finding)
             return self._looked(attempt, Result.CHARGED, finding.note)
         assert finding.reply is not None
         evidence = self._judge(attempt.key, finding.reply, self.rules_of(self.job))
@@ -177,12 +181,12 @@ class _Inquiry:
         # The times of the question are not those of the request.
         return replace(rules.judge(reply, path), timing=None)
 
-    def _note_charge(self, key: int, finding: Finding) -> None:
-        cost = cost_of(self.rules_of(self.job).price, finding.usage)
+    def _note_charge(self, attempt: Unknown, finding: Finding) -> None:
+        cost = cost_of(self.rules_of(self.job).price_at(attempt.endpoint), finding.usage)
         with self.ledger.write() as connection:
             note_charge(
                 connection,
-                key,
+                attempt.key,
                 usage=finding.usage,
                 cost=cost,
                 reported_pusd=finding.reported_pusd,

@@ -1,31 +1,29 @@
 """What a performer works with, and whom it tells: the shapes that wiring and tests fill in."""
 
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from batchrun.core.breaker import Trip
 from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
+from batchrun.core.rate import Limits
 from batchrun.core.retry import RetryPolicy
 from batchrun.ledger.commit import GroupCommit
 from batchrun.ledger.spool import Spool
 from batchrun.runner.twins import Twins
 
 
-class Sender(Protocol):
-    """Sends one request, once. Never raises for what the network or the server does."""
+class Endpoint(Protocol):
+    """What a session needs of an endpoint. Never raises for what the network or the server does."""
 
     @property
     def address(self) -> str: ...
 
     async def exchange(
         self, *, path: str, body: bytes, attempt_id: str, idempotency_key: str | None = None
-    ) -> Reply | Break: ...
-
-
-class Endpoint(Sender, Protocol):
-    """What a session needs of an endpoint beside sending."""
+    ) -> Reply | Break:
+        """Send one request, once."""
+        ...
 
     async def is_reachable(self) -> bool: ...
 
@@ -66,30 +64,18 @@ class Judge(Protocol):
         ...
 
 
-class Alarm(Protocol):
-    """Hears of what concerns more than one item. Called from the event loop; must not block."""
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of a job's endpoints, and what may be asked of it."""
 
-    def throttled(self, evidence: Evidence, wait_s: float) -> None:
-        """The endpoint asked for a pause: the whole job is held back for so long."""
-        ...
+    endpoint: Endpoint
+    weight: float = 1.0
+    concurrency: int | None = None  # its own limit; None: only the job's
+    limits: Limits | None = None  # its own rates; None: those of the job, whose only endpoint it is
 
-    def unreachable(self, evidence: Evidence) -> None:
-        """No request reaches the endpoint any more."""
-        ...
-
-    def doubted(self, evidence: Evidence) -> None:
-        """An item is in doubt."""
-        ...
-
-    def trip(self, trip: Trip) -> None:
-        """The job must stop."""
-        ...
-
-
-class Log(Protocol):
-    """Takes one structured line about an event: ids and counts, never a prompt, an answer or a key."""
-
-    def __call__(self, event: str, /, **fields: object) -> None: ...
+    @property
+    def address(self) -> str:
+        return self.endpoint.address
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +86,14 @@ class Rules:
     price: Price | None
     policy: RetryPolicy
     account: str | None = None  # whose idempotency keys the endpoint honours; None: it honours none
+    prices: Mapping[str, Price | None] = field(default_factory=dict)  # by address, where there are several endpoints
+    accounts: Mapping[str, str] = field(default_factory=dict)
+
+    def price_at(self, address: str | None) -> Price | None:
+        return self.price if address is None else self.prices.get(address, self.price)
+
+    def account_at(self, address: str) -> str | None:
+        return self.accounts.get(address, self.account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +101,16 @@ class Means:
     """What a performer works with."""
 
     commit: GroupCommit
-    sender: Sender
     spool: Spool
     attempt_id: Callable[[int], str]
     chance: Callable[[], float]
-    answered_routes: Callable[[], Awaitable[Collection[str]]]  # on which this endpoint has answered items of the job
+    answered_routes: Callable[[str], Awaitable[Collection[str]]]  # on which an address has answered items of the job
     longest_claim_age_s: float  # half of the time after which somebody else may call this process dead
     twins: Twins | None = None  # where the job has a cache
+    is_shared: bool = False  # other processes send to the same endpoints: a limit of one is kept in the ledger
+
+
+class Log(Protocol):
+    """Takes one structured line about an event: ids and counts, never a prompt, an answer or a key."""
+
+    def __call__(self, event: str, /, **fields: object) -> None: ...

@@ -25,14 +25,18 @@ class Lists(Protocol):
     async def models(self) -> list[str] | None: ...
 
 
-async def name_models(end: End, endpoint: Lists, ledger: Ledger, job: Job) -> End:
+async def name_models(end: End, endpoints: Sequence[Lists], ledger: Ledger, job: Job) -> End:
     """Add to a stop for a missing model which ones there are, the likeliest first; any other end stays as it is.
 
-    The endpoint is asked once, and it is no fault where it, or the ledger, does not say.
+    Each endpoint is asked once, and it is no fault where one, or the ledger, does not say.
     """
     trip = end.trip
-    if trip is None or trip.reason != REASON or (names := await endpoint.models()) is None:
+    if trip is None or trip.reason != REASON:
         return end
+    lists = [names for names in await asyncio.gather(*(one.models() for one in endpoints)) if names is not None]
+    if not lists:
+        return end
+    names = list(dict.fromkeys(name for names in lists for name in names))
     with suppress(LedgerFault):
         wanted = await asyncio.to_thread(_refused_models, ledger, job)
         message = f"{trip.message.rstrip('. ')}. {models_words(names, wanted)}"

@@ -4,16 +4,30 @@ One performer performs one job in one process, on one event loop, with one corou
 """
 
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from batchrun.core.breaker import Breaker
+from batchrun.core.breaker import Breaker, FailureLimit, Trip
 from batchrun.ledger.claims import Claim
+from batchrun.runner.alarm import Alarm
 from batchrun.runner.claimer import Claimer
 from batchrun.runner.lane import Lane
-from batchrun.runner.means import Alarm, Log, Means, Rules
+from batchrun.runner.lanes import Lanes
+from batchrun.runner.means import Log, Means, Rules, Way
 from batchrun.runner.settler import Settler, never_leaves
+from batchrun.runner.slots import Slots
 from batchrun.runner.tally import Tally
 from batchrun.runner.tasks import Tasks
 from batchrun.runner.turnstile import TooLarge, Turnstile
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What guards the way to one endpoint."""
+
+    way: Way
+    breaker: Breaker
+    turnstile: Turnstile
 
 
 class Performer:
@@ -25,26 +39,40 @@ class Performer:
         job_id: int,
         worker_id: int,
         concurrency: int,
+        gates: Sequence[Gate],
         rules: Rules,
         means: Means,
-        breaker: Breaker,
+        failures: FailureLimit,
         alarm: Alarm,
         log: Log,
-        turnstile: Turnstile,
     ) -> None:
         self.job_id = job_id
         self.concurrency = concurrency
         self.tally = tally = Tally(time.monotonic())
+        self.failures = failures
         self._rules = rules
         self._tasks = Tasks(alarm.trip)
-        self.lane = lane = Lane(
-            concurrency=concurrency, means=means, rules=rules, breaker=breaker, turnstile=turnstile, tally=tally
+        slots = Slots(concurrency)
+        self.lanes = lanes = Lanes(
+            [
+                Lane(
+                    gate.way,
+                    slots=slots,
+                    means=means,
+                    rules=rules,
+                    breaker=gate.breaker,
+                    turnstile=gate.turnstile,
+                    tally=tally,
+                )
+                for gate in gates
+            ],
+            slots,
         )
         self._claimer = claimer = Claimer(
             job_id=job_id,
-            account=rules.account,
+            rules=rules,
             concurrency=concurrency,
-            lane=lane,
+            lanes=lanes,
             means=means,
             tally=tally,
             tasks=self._tasks,
@@ -52,18 +80,25 @@ class Performer:
             begin=self._perform,
         )
         self._settler = Settler(
-            worker_id=worker_id, rules=rules, means=means, claimer=claimer, tally=tally, alarm=alarm, log=log
+            worker_id=worker_id,
+            rules=rules,
+            means=means,
+            failures=failures,
+            lanes=lanes,
+            claimer=claimer,
+            tally=tally,
+            alarm=alarm,
+            log=log,
         )
         self.intake = claimer.intake
         self.gauge = self._settler.gauge
-        self.breaker, self.pace, self.turnstile = breaker, lane.pace, turnstile
 
     # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def in_use(self) -> int:
         """Slots that requests have now."""
-        return self.lane.slots.in_use
+        return self.lanes.slots.in_use
 
     @property
     def has_work(self) -> bool:
@@ -75,10 +110,9 @@ class Performer:
         """True while slots are free and nothing is on its way to them."""
         return self._claimer.is_idle
 
-    @property
-    def has_reached(self) -> bool:
-        """True once the endpoint has answered something in this run."""
-        return self.lane.has_reached
+    def know_backlog(self, backlog: Callable[[], int | None]) -> None:
+        """Ask `backlog` from now on how many items are still to be claimed: near the end the slow get none of them."""
+        self._claimer.backlog = backlog
 
     # -- work ---------------------------------------------------------------------------------------------------------
 
@@ -90,30 +124,38 @@ class Performer:
             self.close()
             await self._tasks.finish()  # whatever has happened: what is in flight is paid for
 
-    async def _perform(self, claim: Claim, claimed_at: float) -> None:
+    async def _perform(self, claim: Claim, lane: Lane, claimed_at: float) -> None:
         exchange = None
         try:
-            exchange = await self.lane.carry(claim, claimed_at, self._claimer)
+            exchange = await lane.carry(claim, claimed_at, self._claimer)
         except TooLarge as error:
             self._claimer.take_out(claim)
-            await self._settler.settle(claim, never_leaves(str(error)), self.lane)
+            await self._settler.settle(claim, never_leaves(str(error)), lane)
             return
         finally:
-            self.lane.in_hand -= 1
+            lane.in_hand -= 1
             self.wake()
         if exchange is not None:
-            await self._settler.settle(claim, self._rules.judge(exchange, claim.path), self.lane)
+            await self._settler.settle(claim, self._rules.judge(exchange, claim.path), lane)
+            self.wake()  # what waits for this endpoint may now have to go elsewhere
 
     # -- control ------------------------------------------------------------------------------------------------------
 
-    def block(self) -> None:
-        """Start no send until `unblock`: what is claimed ahead goes back."""
-        self.pace.is_blocked = True
-        self._claimer.release()
+    def block(self, lane: Lane) -> None:
+        """Start no send there until `unblock`: what is claimed for it goes back, and may go elsewhere."""
+        lane.pace.is_blocked = True
+        self._claimer.release(lane)
+        self.wake()
 
-    def unblock(self) -> None:
-        """Go on, gently."""
-        self.pace.restart()
+    def unblock(self, lane: Lane) -> None:
+        """Go on there, gently."""
+        lane.pace.restart()
+        self.wake()
+
+    def take_out(self, lane: Lane, trip: Trip) -> None:
+        """Send nothing more there in this run."""
+        lane.out = trip
+        self._claimer.release(lane)
         self.wake()
 
     def wake(self) -> None:
@@ -127,17 +169,19 @@ class Performer:
         if concurrency < self.concurrency:  # what waits for a slot may wait for ever: others may claim it
             self._claimer.release()
         self.concurrency = concurrency
-        self.lane.resize(concurrency)
+        self.lanes.resize(concurrency)
         self._claimer.resize(concurrency)
 
     def close(self) -> None:
         """Start no further send; what is in flight goes on."""
         if self._claimer.is_closed:
             return
-        self.turnstile.let_go()
+        for lane in self.lanes:
+            lane.turnstile.let_go()
         self._claimer.close()
 
     def abort(self) -> None:
         """Give up what is in flight: it becomes doubt."""
         self.close()
-        self.lane.give_up()
+        for lane in self.lanes:
+            lane.give_up()

@@ -61,9 +61,8 @@ class Meter:
             now: monotonic seconds.
         """
         counts = {state: count + tally.moved.get(state, 0) for state, count in self.base.items()}
-        open_before = self.base[ItemState.PENDING] + self.base[ItemState.RUNNING]
         counts[ItemState.RUNNING] = tally.in_flight
-        counts[ItemState.PENDING] = max(0, open_before - sum(tally.moved.values()) - tally.in_flight)
+        counts[ItemState.PENDING] = max(0, self.left(tally) - tally.in_flight)
         whole = done(counts)
         items_per_s, tokens_per_s = tally.rates(now)
         p50_s, p95_s = tally.latencies()
@@ -94,6 +93,10 @@ class Meter:
             failed_ago_s=None if failure is None else now - failure.at,
             note=note,
         )
+
+    def left(self, tally: Tally) -> int:
+        """Return how many items are not settled, as far as this process knows; those in flight among them."""
+        return max(0, self.base[ItemState.PENDING] + self.base[ItemState.RUNNING] - sum(tally.moved.values()))
 
 
 def spent_of(job: Job) -> int | None:

@@ -28,6 +28,12 @@ class Receipt:
     by_endpoint: dict[str, Bill]  # the dearest first
 
     @property
+    def has_several_prices(self) -> bool:
+        """True where `price` is the most that an endpoint asks, and another one asks less."""
+        prices = [one["price"] for one in self.job.spec.get("endpoints") or ()]
+        return any(price != prices[0] for price in prices)
+
+    @property
     def limit_pusd(self) -> int | None:
         return self.job.max_cost_pusd
 

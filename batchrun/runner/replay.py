@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchrun.core.outcome import Evidence, Reply, Scope
+from batchrun.core.rate import Limits
 from batchrun.core.request import most_tokens
 from batchrun.core.retry import Decision, decide
 from batchrun.core.states import AttemptState, ItemState
@@ -74,18 +75,25 @@ def replay_doubts(
             f"the spec of job {job.task_id!r} does not say that its endpoint replays answers",
             hint='if it does: add "idempotency_header": "Idempotency-Key" to the spec; doctor --probe-replay tries it',
         )
-    endpoint = gear.endpoint_of(job)
-    place = Place(endpoint.address, rules.account, job.spec["idempotency_retention_s"])
+    ways = gear.ways_of(job)
+    endpoints = {way.address: way.endpoint for way in ways}
+    limits = {way.address: way.limits for way in ways if way.limits is not None}
+    retention_s = job.spec["idempotency_retention_s"]
+    places = {one: Place(one, account, retention_s) for one in endpoints if (account := rules.account_at(one))}
     if is_dry:
-        asyncio.run(endpoint.close())
+        asyncio.run(_close(endpoints))
         with ledger.read() as connection:
-            good = [first_attempt(connection, one.item.item_id, place, now=time.time()) is not None for one in doubts]
+            good = [
+                one.endpoint in places
+                and first_attempt(connection, one.item.item_id, places[one.endpoint], now=time.time()) is not None
+                for one in doubts
+            ]
         return [
             Again(one.item.custom_id, one.attempt_id, Replayed.IN_DOUBT if is_good else Replayed.NO_KEY)
             for one, is_good in zip(doubts, good, strict=True)
         ]
     with holding(ledger, job, worker, gear):
-        return asyncio.run(_Round(ledger, job, rules, endpoint, place, worker, sleep).run(doubts))
+        return asyncio.run(_Round(ledger, job, rules, endpoints, limits, places, worker, sleep).run(doubts))
 
 
 @dataclass
@@ -95,11 +103,12 @@ class _Round:
     ledger: Ledger
     job: Job
     rules: Rules
-    endpoint: Endpoint
-    place: Place
+    endpoints: dict[str, Endpoint]  # by address
+    limits: dict[str, Limits]  # of those that have their own
+    places: dict[str, Place]
     worker: Worker
     sleep: Callable[[float], Awaitable[None]]
-    refusal: str | None = None  # what hits every request: no other is sent
+    refusals: dict[str, str | None] = field(default_factory=dict)  # by address, of all requests: no other is sent there
 
     async def run(self, doubts: Sequence[Doubt]) -> list[Again]:
         slots, self._turn = asyncio.Semaphore(self.job.concurrency), asyncio.Lock()
@@ -111,28 +120,30 @@ class _Round:
         try:
             return await asyncio.gather(*(one(doubt) for doubt in doubts))
         finally:
-            await self.endpoint.close()
+            await _close(self.endpoints)
 
     async def _settle_doubt(self, doubt: Doubt) -> Again:
         def again(result: Replayed, note: str | None = None) -> Again:
             return Again(doubt.item.custom_id, doubt.attempt_id, result, note)
 
-        fence, note = doubt.item.fence, None
+        fence, note, where = doubt.item.fence, None, doubt.endpoint
+        if where not in self.places:
+            return again(Replayed.NO_KEY)
         for number in range(TRIES):
-            if self.refusal is not None:
-                return again(Replayed.LEFT, self.refusal)
-            claim = await asyncio.to_thread(self._claim, doubt.item.item_id, fence)
+            if where in self.refusals:
+                return again(Replayed.LEFT, self.refusals[where])
+            claim = await asyncio.to_thread(self._claim, doubt.item.item_id, fence, where)
             if claim is None:
                 return again(Replayed.NO_KEY if not number else Replayed.IN_DOUBT, note)
-            evidence = await self._ask(claim)
+            evidence = await self._ask(claim, where)
             decision = _decide(evidence, claim, self.rules)
-            await asyncio.to_thread(self._settle, claim, evidence, decision)
+            await asyncio.to_thread(self._settle, claim, evidence, decision, where)
             note = evidence.message
             if decision.to is not ItemState.IN_DOUBT:
                 done = decision.to is ItemState.COMPLETED
                 return again(Replayed.COMPLETED if done else Replayed.FAILED, None if done else note)
             if evidence.scope is Scope.EVERYONE:
-                self.refusal = note
+                self.refusals[where] = note
             if not _may_pass(evidence):
                 break
             fence += 1
@@ -140,7 +151,7 @@ class _Round:
                 await self.sleep(min(LONGEST_WAIT_S, max(evidence.retry_after_s or 0.0, 2.0**number)))
         return again(Replayed.IN_DOUBT, note)
 
-    def _claim(self, item_id: int, fence: int) -> Replay | None:
+    def _claim(self, item_id: int, fence: int, where: str) -> Replay | None:
         with self.ledger.write() as connection:
             return replay(
                 connection,
@@ -148,14 +159,14 @@ class _Round:
                 item_id=item_id,
                 fence=fence,
                 worker_id=self.worker.id,
-                place=self.place,
+                place=self.places[where],
                 now=time.time(),
             )
 
-    async def _ask(self, claim: Replay) -> Evidence:
+    async def _ask(self, claim: Replay, where: str) -> Evidence:
         async with self._turn:
-            await self.sleep(self._gap_s(claim))
-        exchange = await self.endpoint.exchange(
+            await self.sleep(self._gap_s(claim, where))
+        exchange = await self.endpoints[where].exchange(
             path=claim.path,
             body=claim.body,
             attempt_id=self.ledger.attempt_id(claim.key),
@@ -166,20 +177,21 @@ class _Round:
             self.worker.spool.append(claim.key, describe(clean, claim.path), clean.body)
         return self.rules.judge(exchange, claim.path)
 
-    def _gap_s(self, claim: Replay) -> float:
-        """Return the time after which the next request may leave, so that the job's limits a minute hold."""
-        of_requests = 60.0 / self.job.rpm if self.job.rpm else 0.0
-        of_tokens = 60.0 * most_tokens(claim.path, claim.body) / self.job.tpm if self.job.tpm else 0.0
+    def _gap_s(self, claim: Replay, where: str) -> float:
+        """Return the time after which the next request may leave, so that the limits a minute hold."""
+        limits = self.limits.get(where) or Limits(self.job.rpm, self.job.tpm)
+        of_requests = 60.0 / limits.rpm if limits.rpm else 0.0
+        of_tokens = 60.0 * most_tokens(claim.path, claim.body) / limits.tpm if limits.tpm else 0.0
         return max(of_requests, of_tokens)
 
-    def _settle(self, claim: Replay, evidence: Evidence, decision: Decision) -> None:
+    def _settle(self, claim: Replay, evidence: Evidence, decision: Decision, where: str) -> None:
         settlement = make_settlement(
             evidence,
             decision,
             key=claim.key,
             job_id=claim.job_id,
             worker_id=self.worker.id,
-            price=self.rules.price,
+            price=self.rules.price_at(where),
             reserved_pusd=0,
             now=time.time(),
         )
@@ -188,6 +200,11 @@ class _Round:
             if decision.to is not ItemState.IN_DOUBT:
                 write_anew(connection, claim.job_id, now=time.time())
         self.worker.spool.settled(claim.key)
+
+
+async def _close(endpoints: dict[str, Endpoint]) -> None:
+    for endpoint in endpoints.values():
+        await endpoint.close()
 
 
 def _decide(evidence: Evidence, claim: Replay, rules: Rules) -> Decision:

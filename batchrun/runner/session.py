@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Protocol
 
-from batchrun.core.breaker import Breaker, Trip
+from batchrun.core.breaker import Breaker, FailureLimit, Trip, all_out
 from batchrun.core.outcome import Evidence
 from batchrun.core.rate import MINUTE, Limits
 from batchrun.core.states import ItemState, JobState
@@ -17,6 +18,7 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.backlog import next_ready_at
 from batchrun.ledger.claims import within_budget
 from batchrun.ledger.commit import GroupCommit
+from batchrun.ledger.events import record_event
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, beat, has_ended
@@ -28,15 +30,23 @@ from batchrun.runner.epoch import move_epoch_on
 from batchrun.runner.feed import Feed, Feeding
 from batchrun.runner.gear import Gear, Voice
 from batchrun.runner.hold import make_twins
-from batchrun.runner.means import Means
+from batchrun.runner.lane import Lane
+from batchrun.runner.means import Means, Way
+from batchrun.runner.models import REASON as NO_MODEL
 from batchrun.runner.models import name_models
 from batchrun.runner.outage import ENDPOINT_DOWN, Outage
-from batchrun.runner.perform import Performer
+from batchrun.runner.perform import Gate, Performer
 from batchrun.runner.progress import Meter
 from batchrun.runner.turnstile import Turnstile
 
 TICK_S = 0.2
 CONTROL_S = 0.5
+_SAID = {
+    "endpoint_out": "going on without {}",
+    "endpoint_cooling": "going on without {} for a while",
+    "endpoint_away": "going on without {}, and looking for it",
+    "endpoint_back": "going on with {}",
+}
 
 
 class Appends(Protocol):
@@ -49,6 +59,7 @@ class Session:
     """Works on a job until an end. To be used on one event loop, between `start` and `finish`."""
 
     least_settle_s = 0.0  # a new limit is in force at once
+    is_shared = False
 
     def __init__(
         self,
@@ -63,7 +74,7 @@ class Session:
         self._ledger = ledger
         self._job = job
         self._worker = worker
-        self._endpoint = endpoint = gear.endpoint_of(job)
+        self._ways = ways = gear.ways_of(job)
         self._queue = gear.queue_of(worker.incarnation)
         self._partial = partial
         self._voice = voice
@@ -75,6 +86,8 @@ class Session:
         self._idle_since: float | None = None  # since when a slot has been free with nothing on its way to it
         self._is_free = gear.is_free(job)
         self._has_told = self._has_told_of_throttling = False
+        self._untold: list[tuple[str, float, dict[str, str]]] = []  # events, when they were, of what
+        self._telling = asyncio.Lock()
         self._next_beat = 0.0
         self._moving_on: asyncio.Task[None] | None = None
         with ledger.read() as connection:
@@ -84,33 +97,34 @@ class Session:
             job_id=job.id,
             worker_id=worker.id,
             concurrency=job.concurrency,
+            gates=[
+                Gate(
+                    way,
+                    Breaker(way.concurrency or job.concurrency, model=job.spec["model"]),
+                    Turnstile(gear.windows_of(job, way), limits=_limits(job, way), wake=self._wake),
+                )
+                for way in ways
+            ],
             rules=gear.rules_of(job),
             means=Means(
                 commit=self._commit,
-                sender=endpoint,
                 spool=worker.spool,
                 attempt_id=ledger.attempt_id,
                 chance=random.random,
                 answered_routes=self._answered_routes,
                 longest_claim_age_s=waits.dead_after_s / 2,
-                twins=make_twins(ledger, gear, job, worker, address=endpoint.address),
+                twins=make_twins(ledger, gear, job, worker, ways),
+                is_shared=self.is_shared,
             ),
-            breaker=Breaker(
-                job.concurrency,
-                job.total,
-                base[ItemState.FAILED],
-                job.spec["fail_on_error"],
-                model=job.spec["model"],
-            ),
+            failures=FailureLimit(job.total, job.spec["fail_on_error"], base[ItemState.FAILED]),
             alarm=self,
             log=voice.log,
-            turnstile=Turnstile(gear.windows_of(job), limits=Limits(job.rpm, job.tpm), wake=self._wake),
         )
         self._climbing = Climbing(ledger, self._performer, worker_id=worker.id, least_settle_s=self.least_settle_s)
         self._outage = Outage(
             self._performer,
-            endpoint,
             write=self._try_to_write,
+            tell=self._tell,
             limit_s=float(job.spec["endpoint_down_limit_s"]),
             waits=waits,
         )
@@ -130,8 +144,10 @@ class Session:
 
     async def work(self, *, trial_only: bool) -> End:
         """Perform the job's items, or only its trial's, until an end."""
-        await self._performer.turnstile.open(self._is_rested)
+        for lane in self._performer.lanes:
+            await lane.turnstile.open(self._is_rested)
         feed = self._make_feed(trial_only)
+        self._performer.know_backlog(partial(self._count_left, trial_only))
         self._performer.tally.measure_anew(time.monotonic())
         feeding = asyncio.create_task(feed.run())
         try:
@@ -140,7 +156,8 @@ class Session:
             feeding.cancel()
         assert self._end is not None
         end, self._end = self._end, None if self._end.kind is EndKind.DONE else self._end
-        return await name_models(end, self._endpoint, self._ledger, self._job)
+        lacking = [lane.way.endpoint for lane in self._performer.lanes if _lacks_model(lane)]
+        return await name_models(end, lacking or [self._ways[0].endpoint], self._ledger, self._job)
 
     def _make_feed(self, trial_only: bool) -> Feeding:
         return Feed(self._ledger, self._performer, self._queue, trial_only=trial_only)
@@ -150,8 +167,9 @@ class Session:
         self._performer.close()
         self._outage.cancel()
         async with AsyncExitStack() as last:  # each is stopped, whatever the others do
-            last.push_async_callback(self._endpoint.close)
-            last.push_async_callback(self._performer.turnstile.close)
+            for lane in self._performer.lanes:
+                last.push_async_callback(lane.way.endpoint.close)
+                last.push_async_callback(lane.turnstile.close)
             last.push_async_callback(self._commit.stop, within_s=self._waits.refused_s)
             last.push_async_callback(asyncio.to_thread, self._queue.stop)
             if self._performing is not None:
@@ -213,25 +231,55 @@ class Session:
     def _take(self, job_id: int, item_ids: list[int]) -> list[int]:
         return self._performer.intake.offer(item_ids) if job_id == self._job.id else []
 
-    def throttled(self, evidence: Evidence, wait_s: float) -> None:
-        """Hold the whole job back, and tell once why nothing seems to happen."""
+    def throttled(self, lane: Lane, evidence: Evidence, wait_s: float) -> None:
+        """Hold the whole job back where it has no other endpoint, and tell once why nothing seems to happen."""
         self._note = f"{evidence.message} (a pause of {wait_s:.1f} s)"
-        if not self._has_told_of_throttling:
+        if not self._has_told_of_throttling and self._performer.lanes.is_held(time.monotonic()):
             self._has_told_of_throttling = True
             self._voice.say(f"waiting, and going on by itself: {evidence.message}")
-        now = time.time()  # the ledger's hold must not outlast this process's own: a claim in between comes to nothing
-        self._aside(lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
+        if len(self._ways) == 1:
+            now = time.time()  # the ledger's hold must not outlast this process's own: a claim between is in vain
+            self._aside(lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
 
-    def unreachable(self, evidence: Evidence) -> None:
-        self._outage.begin(evidence, self.trip)
+    def cooling(self, lane: Lane, evidence: Evidence, wait_s: float) -> None:
+        """Tell why an endpoint gets nothing for a while; it is what is waited for where all of them are left alone."""
+        self._note = f"{lane.address} is left alone for {wait_s:.0f} s: {evidence.message}"
+        self._tell("endpoint_cooling", lane, f"{evidence.message} (for {wait_s:.0f} s)")
 
-    def doubted(self, evidence: Evidence) -> None:
+    def unreachable(self, lane: Lane, evidence: Evidence) -> None:
+        self._outage.begin(lane, evidence, self.trip)
+
+    def refused(self, lane: Lane, trip: Trip) -> None:
+        """Go on without an endpoint that refuses, while there are others; without any the job stops."""
+        if lane.out is not None:
+            return
+        self._performer.take_out(lane, trip)
+        if not self._performer.lanes.left:
+            self.trip(all_out([(one.address, one.out) for one in self._performer.lanes if one.out is not None]))
+            return
+        self._tell("endpoint_out", lane, trip.message)
+        self._run_aside(self._outage.look_whether_all_are_away())
+
+    def _tell(self, event: str, lane: Lane, why: str) -> None:
+        """Tell of one of several endpoints, and write it down."""
+        self._voice.say(f"{_SAID[event].format(lane.address)}: {why}")
+        self._untold.append((event, time.time(), {"endpoint": lane.address, "why": why}))
+        self._run_aside(self._write_told())
+
+    async def _write_told(self) -> None:
+        """Write down what was told, in that order."""
+        async with self._telling:
+            told, self._untold = self._untold, []
+            for event, at, detail in told:
+                await self._try_to_write(partial(record_event, job_id=self._job.id, kind=event, at=at, detail=detail))
+
+    def doubted(self, lane: Lane, evidence: Evidence) -> None:
         """Tell once how doubts can be avoided where a second request costs nothing."""
         if not self._is_free or self._has_told:
             return
         self._has_told = True
         self._voice.say(
-            f"an item is in doubt ({evidence.message}); if requests cost nothing at {self._endpoint.address}, "
+            f"an item is in doubt ({evidence.message}); if requests cost nothing at {lane.address}, "
             f"this sends such items again by itself: batchrun resume {self._job.task_id} --on-unknown retry"
         )
 
@@ -278,11 +326,16 @@ class Session:
             await self._outage.lift()  # the ledger did not take it when the endpoint came back
         job = await self._climbing.report(job)
         self._performer.resize(job.concurrency)
-        self._performer.breaker.concurrency = job.concurrency
-        await self._performer.turnstile.follow(Limits(job.rpm, job.tpm))
+        await self._follow(job)
         if self._end is not None:
             self._performer.close()
         self._job = job
+
+    async def _follow(self, job: Job) -> None:
+        """Keep to the job's limits as they are now."""
+        for lane in self._performer.lanes:
+            lane.breaker.concurrency = lane.way.concurrency or job.concurrency
+            await lane.turnstile.follow(_limits(job, lane.way))
 
     async def _look_for_work(self, feed: Feeding, *, trial_only: bool) -> None:
         performer = self._performer
@@ -295,14 +348,14 @@ class Session:
             if (wait_s := ready_at - time.time()) > 0:  # nothing is due yet; a clock set back is seen soon enough
                 await asyncio.sleep(min(wait_s, CONTROL_S))
                 return
-        elif performer.is_idle and not performer.pace.is_held(now):
+        elif performer.is_idle and not performer.lanes.is_held(now):
             self._idle_since = self._idle_since or now
             if now - self._idle_since < self._waits.idle_claim_s:
                 return
         else:
             self._idle_since = None
             return
-        if performer.pace.is_held(now):
+        if performer.lanes.is_held(now):
             return
         # A hint may be lost: a slot that has been idle takes its work from the ledger, whatever the others do.
         self._idle_since = None
@@ -341,10 +394,16 @@ class Session:
         with self._ledger.read() as connection:
             return not has_sent_since(connection, self._job.id, since_at, except_worker=self._worker.id)
 
-    async def _answered_routes(self) -> set[str]:
+    def _count_left(self, trial_only: bool) -> int | None:
+        """Return how many items are still to be claimed here; None where nobody here knows."""
+        if trial_only:
+            return None
+        return self._meter.left(self._performer.tally) - self._performer.lanes.in_hand
+
+    async def _answered_routes(self, address: str) -> set[str]:
         def read() -> set[str]:
             with self._ledger.read() as connection:
-                return answered_routes(connection, self._job.id, endpoint=self._endpoint.address)
+                return answered_routes(connection, self._job.id, endpoint=address)
 
         try:
             return await asyncio.to_thread(read)
@@ -416,11 +475,13 @@ class Session:
     def _why_waiting(self, is_held: bool) -> str | None:
         if self._commit.trouble is not None:
             return self._commit.trouble.message
-        return (self._outage.note or self._note) if is_held else self._performer.turnstile.note
+        if is_held:
+            return self._outage.note or self._note
+        return next((lane.turnstile.note for lane in self._performer.lanes if lane.turnstile.note), None)
 
     def _show(self, phase: str, *, trial_only: bool = False, until: float | None = None) -> None:
         now = time.monotonic()
-        is_held = until is None and self._performer.pace.is_held(now)
+        is_held = until is None and self._performer.lanes.is_held(now)
         note = self._why_waiting(is_held)
         if until is not None and note is None:
             note = f"{self.in_flight} in flight will finish, {max(0.0, until - now):.0f} s at most"
@@ -435,3 +496,12 @@ class Session:
                 now=now,
             )
         )
+
+
+def _limits(job: Job, way: Way) -> Limits:
+    """Return what holds for one endpoint: its own rates, or the job's where it is the only one."""
+    return Limits(job.rpm, job.tpm) if way.limits is None else way.limits
+
+
+def _lacks_model(lane: Lane) -> bool:
+    return lane.out is not None and lane.out.reason == NO_MODEL

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from batchrun.core.rate import Limits
 from batchrun.core.states import ItemState, JobState
 from batchrun.ledger.backlog import is_over
 from batchrun.ledger.leases import Load, give_back, lease
@@ -30,6 +29,7 @@ class Unwritten:
 class SharedSession(Session):
     """Like a session that has the job alone, but for what it shares: concurrency, hints, pauses, and the end."""
 
+    is_shared = True
     least_settle_s = 3 * CONTROL_S  # heard of, given up by one worker, lent to another
 
     def __init__(
@@ -83,21 +83,29 @@ class SharedSession(Session):
         elif self._trial_only and job.phase == "full":
             self._end = End(EndKind.DONE)  # somebody has judged the trial
         self._job = job = await self._climbing.report(job)
-        self._performer.breaker.concurrency = job.concurrency
         if self._end is not None:
             if self._end.kind is not EndKind.DONE:
                 self._performer.close()
             return
-        if is_waiting and self._is_holder() and not self._outage.is_probing and await self._endpoint.is_reachable():
+        if is_waiting and self._is_holder() and not self._outage.is_probing and await self._is_any_reachable():
             await self._outage.lift()  # whoever had paused it may be dead
         if job.throttle_until_at is not None and job.throttle_wait_s is not None:
             left_s = job.throttle_until_at - time.time()
             if 0 < left_s <= job.throttle_wait_s:  # another worker was asked to wait: this one waits with it
-                self._performer.pace.wait_until(time.monotonic() + left_s)
+                for lane in self._performer.lanes:
+                    lane.pace.wait_until(time.monotonic() + left_s)
         if job.spec["fail_on_error"] is not None:  # counted over all workers
-            self._performer.breaker.failed = await asyncio.to_thread(self._count_failed)
-        await self._performer.turnstile.follow(Limits(job.rpm, job.tpm))
+            self._performer.failures.failed = await asyncio.to_thread(self._count_failed)
+        await self._follow(job)
         await self.renew()
+
+    async def _is_any_reachable(self) -> bool:
+        left = [lane.way.endpoint for lane in self._performer.lanes.left]
+        return any(await asyncio.gather(*(endpoint.is_reachable() for endpoint in left)))
+
+    def _count_left(self, trial_only: bool) -> int | None:
+        """Return None: what others do meanwhile is not known here."""
+        return None
 
     async def renew(self) -> None:
         """Renew the lease of this worker's part of the concurrency, and keep to it."""
@@ -132,7 +140,7 @@ class SharedSession(Session):
         has_none = performer.concurrency == 0  # more workers than slots: it can still see the end, and do the chores
         if has_none:
             performer.intake.forget()
-        if not (performer.is_idle or (has_none and not performer.has_work)) or performer.pace.is_held(now):
+        if not (performer.is_idle or (has_none and not performer.has_work)) or performer.lanes.is_held(now):
             self._idle_since = None
             return
         self._idle_since = self._idle_since or now

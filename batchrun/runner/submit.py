@@ -41,7 +41,7 @@ class Overrides:
     concurrency: Concurrency | None = None
     max_cost_usd: Any = None
     trial_size: int | None = None
-    base_url: str | None = None
+    addresses: tuple[str, ...] = ()  # of its endpoints, normalised
 
 
 def effective_spec(checked: Checked, overrides: Overrides) -> dict[str, Any]:
@@ -58,7 +58,13 @@ def effective_spec(checked: Checked, overrides: Overrides) -> dict[str, Any]:
         spec["max_cost_usd"] = str(overrides.max_cost_usd)
     if overrides.trial_size is not None:
         spec["trial"]["size"] = overrides.trial_size
-    spec["resolved_base_url"] = overrides.base_url
+    # A limit on the job's cost holds at whichever endpoint; what each attempt costs, its own endpoint's price says.
+    dearest = checked.spec.dearest
+    for one, address in zip(spec["endpoints"], overrides.addresses, strict=False):
+        one["base_url"] = address
+        one["price"] = one["price"] or spec["price"]
+    spec["price"] = None if dearest is None else dearest.model_dump(mode="json")
+    spec["resolved_base_url"] = overrides.addresses[0] if overrides.addresses else None
     return spec
 
 
@@ -218,7 +224,7 @@ def _is_taken(ledger: Ledger, job: Job, worker_id: int, observer: Observer) -> b
 
 def lines(checked: Checked) -> Iterator[Line]:
     """Turn the input into what the ledger takes."""
-    price, order = checked.spec.price, checked.spec.order
+    price, order = checked.spec.dearest, checked.spec.order
     for item in read_items(checked.input, checked.defaults, checked.survey):
         if isinstance(item, RejectedLine):
             yield Line(item.position, item.line_no, item.custom_id, None, None, item.message, None, None, None)

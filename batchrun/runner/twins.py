@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from batchrun.core.answer_check import AnswerCheck
 from batchrun.ledger.backlog import claimable, place_of
-from batchrun.ledger.cache import Account, Ask, Asking, answers_of, copy_answers, look_up
+from batchrun.ledger.cache import Accounts, Ask, Asking, answers_of, copy_answers, look_up
 from batchrun.ledger.claims import Claim
 from batchrun.ledger.ledger import Ledger
 
@@ -24,7 +24,7 @@ class Twins:
         *,
         job_id: int,
         worker_id: int,
-        account: Account,
+        accounts: Accounts,
         check: AnswerCheck | None,
         sweep: Callable[[], object],
     ) -> None:
@@ -35,7 +35,7 @@ class Twins:
             sweep: finds workers that have died with a request out, so that nobody waits for them.
         """
         self._ledger, self._job_id, self._worker_id = ledger, job_id, worker_id
-        self._account, self._check, self._sweep = account, check, sweep
+        self._accounts, self._check, self._sweep = accounts, check, sweep
         self._held: dict[int, list[int]] = {}  # by ask: items that wait for whoever asks it
         self._asks: dict[int, int] = {}  # of items that were let through, or are out
         self._misfits: set[int] = set()  # attempts whose answers are there, and will not do for this job
@@ -49,7 +49,7 @@ class Twins:
     @property
     def asking(self) -> Asking:
         """What a claim of what was let through has to know."""
-        return Asking(self._account, self._misfits)
+        return Asking(self._accounts, self._misfits)
 
     async def sift(self, item_ids: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return which of these items are to be claimed, and which were completed by an answer that was there.
@@ -117,7 +117,7 @@ class Twins:
 
     def _look_up(self, item_ids: Sequence[int]) -> list[Ask]:
         with self._ledger.read() as connection:
-            return look_up(connection, item_ids, self._account)
+            return look_up(connection, item_ids, self._accounts)
 
     def _look_ahead(self, after: int) -> list[Ask]:
         with self._ledger.read() as connection:
@@ -129,7 +129,7 @@ class Twins:
                 trial_only=False,
                 now=time.time(),
             )
-            return look_up(connection, [place.item_id for place in places], self._account)
+            return look_up(connection, [place.item_id for place in places], self._accounts)
 
     def _serve(self, hits: Sequence[Ask]) -> list[int]:
         """Complete these items by the answers that are there, where they will do; return which moved."""

@@ -112,6 +112,48 @@ def test_a_key_pasted_where_a_variables_name_belongs_is_not_repeated() -> None:
     assert "NAME" in fault
 
 
+HERE, THERE = {"base_url": "http://127.0.0.1:8000/v1"}, {"base_url": "http://127.0.0.1:8001/v1"}
+DEAR, CHEAP = ({"input_per_1m_usd": 2 * times, "output_per_1m_usd": 4 * times} for times in (2, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"endpoints": [{"weight": 2}]}, "'endpoints.0.base_url' is missing"),
+        ({"endpoints": [HERE, {**THERE, "wieght": 2}]}, "did you mean 'weight'?"),
+        ({"endpoints": [{**HERE, "weight": 0}]}, "'endpoints.0.weight' must be greater than 0"),
+        ({"endpoints": [{**HERE, "concurrency": "auto"}]}, "'endpoints.0.concurrency'"),
+        (
+            {"endpoints": [{**HERE, "price": {"input_per_1m_usd": 1}}]},
+            "'endpoints.0.price.output_per_1m_usd' is missing",
+        ),
+        ({"endpoints": HERE}, "'endpoints' must be"),
+        ({"endpoints": [HERE], "base_url": THERE["base_url"]}, "move base_url into each of the endpoints"),
+        ({"endpoints": [HERE], "rpm": 60}, "move rpm into each of the endpoints"),
+        ({"endpoints": [{**HERE, "price": DEAR}, THERE], "max_cost_usd": 1}, "needs a 'price'"),
+    ],
+)
+def test_a_fault_of_one_of_several_endpoints_is_told_with_its_mend(changes: dict[str, Any], said: str) -> None:
+    assert any(said in fault for fault in _faults(**changes)), _faults(**changes)
+
+
+def test_a_key_pasted_into_one_of_several_endpoints_is_not_repeated() -> None:
+    (fault,) = _faults(endpoints=[{**HERE, "api_key_env": "sk-very-secret-1234567890"}])
+    assert "secret" not in fault
+
+
+def test_a_limit_on_cost_reckons_with_the_dearest_endpoint() -> None:
+    several = [{**HERE, "price": CHEAP}, {**THERE, "price": DEAR}]
+    spec = parse_spec(json.dumps(SEVEN | {"endpoints": several, "max_cost_usd": 1}))
+    assert spec.dearest == spec.endpoints[1].price
+    mixed = [{**HERE, "price": {**CHEAP, "cached_input_per_1m_usd": 1}}, {**THERE, "price": DEAR}]
+    dearest = parse_spec(json.dumps(SEVEN | {"endpoints": mixed})).dearest
+    assert dearest is not None
+    assert (dearest.input_per_1m_usd, dearest.cached_input_per_1m_usd) == (8 / 2, 1)
+    assert parse_spec(json.dumps(SEVEN | {"endpoints": [HERE, THERE], "price": DEAR})).dearest is not None
+    assert parse_spec(json.dumps(SEVEN | {"endpoints": [{**HERE, "price": DEAR}, THERE]})).dearest is None
+
+
 @pytest.mark.parametrize("key", ["api_key", "token"])
 def test_a_secret_does_not_belong_in_a_spec(key: str) -> None:
     (fault,) = _faults(**{key: "sk-very-secret"})

@@ -2,13 +2,13 @@
 
 from sqlalchemy import select
 
-from batchrun.ledger.cache import Account, Asking, copy_answers, look_up
+from batchrun.ledger.cache import Accounts, Asking, copy_answers, look_up
 from batchrun.ledger.claims import Claim, claim
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import copies, items
 from tests.ledger.desk import ANSWERED, ENDPOINT, REFUSED, UNKNOWN, Desk, line
 
-MINE = Account(ENDPOINT, "mine")
+MINE = Accounts.of([(ENDPOINT, "mine")])
 
 
 def twins(ledger: Ledger, *texts: str) -> Desk:
@@ -19,16 +19,16 @@ def twins(ledger: Ledger, *texts: str) -> Desk:
     return desk
 
 
-def ask(desk: Desk, *, account: Account = MINE, misfits: tuple[int, ...] = ()) -> list[Claim]:
+def ask(desk: Desk, *, accounts: Accounts = MINE, misfits: tuple[int, ...] = ()) -> list[Claim]:
     with desk.ledger.write() as connection:
         return claim(
             connection,
             job_id=desk.job_id,
             item_ids=desk.item_ids,
             worker_id=desk.worker,
-            endpoint=account.endpoint,
+            endpoint=accounts.places[0][0],
             now=desk.now,
-            asking=Asking(account, misfits),
+            asking=Asking(accounts, misfits),
         )
 
 
@@ -36,9 +36,9 @@ def numbers(desk: Desk, claims: list[Claim]) -> list[int]:
     return [desk.item_ids.index(one.item_id) for one in claims]
 
 
-def serve(desk: Desk, *, account: Account = MINE) -> list[int]:
+def serve(desk: Desk, *, accounts: Accounts = MINE) -> list[int]:
     with desk.ledger.write() as connection:
-        found = look_up(connection, desk.item_ids, account)
+        found = look_up(connection, desk.item_ids, accounts)
         moved = copy_answers(connection, desk.job_id, found, worker_id=desk.worker, now=desk.now)
     return [desk.item_ids.index(item_id) for item_id in moved]
 
@@ -66,12 +66,12 @@ def test_of_those_that_ask_the_same_one_is_claimed_and_the_others_get_its_answer
 def test_one_that_fails_is_in_doubt_dies_or_is_given_back_keeps_nobody_waiting(ledger: Ledger) -> None:
     for what in (REFUSED, UNKNOWN, None):
         desk = twins(ledger, "same", "same")
-        (first,) = ask(desk, account=Account(ENDPOINT, str(what)))
+        (first,) = ask(desk, accounts=Accounts.of([(ENDPOINT, str(what))]))
         if what is None:
             desk.rescue()
         else:
             desk.settle(first, what)
-        assert numbers(desk, ask(desk, account=Account(ENDPOINT, str(what)))) == [1]
+        assert numbers(desk, ask(desk, accounts=Accounts.of([(ENDPOINT, str(what))]))) == [1]
     desk = twins(ledger, "given", "given")
     (first,) = ask(desk)
     desk.release(first)
@@ -90,9 +90,9 @@ def test_another_address_another_account_or_an_answer_that_will_not_do_is_asked_
     desk = twins(ledger, "where", "where", "where", "where")
     (first,) = ask(desk)
     desk.settle(first, ANSWERED)
-    assert serve(desk, account=Account(ENDPOINT, "theirs")) == []
-    assert numbers(desk, ask(desk, account=Account(ENDPOINT, "theirs"))) == [1]
-    assert numbers(desk, ask(desk, account=Account("http://127.0.0.1:2/v1", "mine"))) == [2]
+    assert serve(desk, accounts=Accounts.of([(ENDPOINT, "theirs")])) == []
+    assert numbers(desk, ask(desk, accounts=Accounts.of([(ENDPOINT, "theirs")]))) == [1]
+    assert numbers(desk, ask(desk, accounts=Accounts.of([("http://127.0.0.1:2/v1", "mine")]))) == [2]
     assert numbers(desk, ask(desk, misfits=(first.key,))) == [3]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, event, func, select, update
 from batchrun.core.states import ItemState
 from batchrun.errors import JobNotFound, LedgerFault, LedgerMoved, UsageFault
 from batchrun.ledger import transfer
-from batchrun.ledger.cache import Account, Asking, copy_answers, look_up
+from batchrun.ledger.cache import Accounts, Asking, copy_answers, look_up
 from batchrun.ledger.claims import claim
 from batchrun.ledger.engines import open_engine, parse_url
 from batchrun.ledger.inspection import inspect_ledger, upgrade_ledger
@@ -74,7 +74,7 @@ def _share_an_answer(ledger: Ledger) -> None:
     desk = Desk.open(ledger, 2)
     for number in range(2):
         desk.force_item(number, request_digest=b"the same request")
-    ours = Account(ENDPOINT, "ours")
+    ours = Accounts.of([(ENDPOINT, "ours")])
     with ledger.write() as connection:
         where = {"job_id": desk.job_id, "worker_id": desk.worker, "endpoint": ENDPOINT, "now": NOW}
         (claimed,) = claim(connection, item_ids=desk.item_ids, asking=Asking(ours), **where)

@@ -13,7 +13,7 @@ SHORT = Window(length_s=4.0, use_within_s=0.03, bucket_s=0.02, clock_slack_s=0.0
 
 async def main(url: str, rpm: int, run_s: float, number: int) -> None:
     dice = random.Random(number)
-    windows = RedisWindows(url, ledger_id="test", job_id=1, clock=time.monotonic, window=SHORT)
+    windows = RedisWindows(url, ledger_id="test", book="1", clock=time.monotonic, window=SHORT)
     limits, until, sent = Limits(rpm), time.monotonic() + run_s, []
     is_fresh = True
     while time.monotonic() < until:

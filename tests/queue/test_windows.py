@@ -30,7 +30,7 @@ def redis_scene(client: redis.Redis, url: str, runner: asyncio.Runner) -> Scene:
 
     def open_windows(scene: Scene) -> RedisWindows:
         return RedisWindows(
-            url, ledger_id="test", job_id=job_id, clock=lambda: scene.now, server_clock=scene.store_clock
+            url, ledger_id="test", book=str(job_id), clock=lambda: scene.now, server_clock=scene.store_clock
         )
 
     def save() -> Callable[[], None]:
@@ -133,7 +133,7 @@ def test_after_a_restart_the_book_is_believed_only_if_every_answer_was_written_d
 
 
 def test_the_clock_of_the_server_is_what_counts(client: redis.Redis, redis_url: str, runner: asyncio.Runner) -> None:
-    windows = RedisWindows(redis_url, ledger_id="test", job_id=1, clock=time.monotonic)
+    windows = RedisWindows(redis_url, ledger_id="test", book="1", clock=time.monotonic)
     grant = runner.run(windows.take(LIMITS, [1], is_fresh=True))
     assert grant.permits[0].bucket == pytest.approx(time.time() / MINUTE.bucket_s, abs=8)
     runner.run(windows.close())

@@ -22,7 +22,7 @@ JOB_IDS = count(1)
 
 
 def live_windows(url: str) -> RedisWindows:
-    return RedisWindows(url, ledger_id="test", job_id=next(JOB_IDS), clock=time.monotonic)
+    return RedisWindows(url, ledger_id="test", book=str(next(JOB_IDS)), clock=time.monotonic)
 
 
 async def take_until(windows: RateWindows, *, is_granted: bool) -> float:

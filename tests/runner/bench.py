@@ -28,7 +28,7 @@ from batchrun.ledger.reports import count_items
 from batchrun.runner.clocks import boot_clock
 from batchrun.runner.ends import End, Waits
 from batchrun.runner.gear import Gear, Voice
-from batchrun.runner.means import Rules, Take
+from batchrun.runner.means import Rules, Take, Way
 from batchrun.runner.partial import PartialOutput
 from batchrun.runner.policy import make_policy
 from batchrun.runner.session import Session
@@ -68,7 +68,8 @@ class Endpoint:
 
     address = "http://127.0.0.1:1/v1"
 
-    def __init__(self, answer: Answer | None = None) -> None:
+    def __init__(self, answer: Answer | None = None, *, address: str = address) -> None:
+        self.address = address
         self.answer = answer
         self.sent: list[str] = []
         self.keys: list[str | None] = []
@@ -95,6 +96,9 @@ class Endpoint:
     async def is_reachable(self) -> bool:
         self.probes += 1
         return self.is_up
+
+    async def models(self) -> list[str] | None:
+        return None
 
     async def close(self) -> None:
         return None
@@ -154,6 +158,7 @@ class Bench:
     worst_pusd: int | None = None
     max_cost_pusd: int | None = None
     fail_on_error: float | None = None
+    down_limit_s: float = 0.5
     cache: bool = False
     different: int = 10**9  # requests; what comes after so many asks the same as before
     sharer: str = "mine"  # whose answers its cache shares
@@ -164,6 +169,7 @@ class Bench:
     throttle_budget_s: float = 3_600.0
     throttled_s: float = 0.0  # what every item has waited already
     endpoint: Endpoint = field(default_factory=Endpoint)
+    ways: list[Way] = field(default_factory=list)  # instead of `endpoint`: several
     account: str | None = None  # whose idempotency keys the endpoint honours
     queue: Queue = field(default_factory=Queue)
     waits: Waits = QUICK
@@ -174,7 +180,7 @@ class Bench:
         self.worker: Worker = enter(self.ledger, name="bench", now=time.time())
         now = time.time()
         spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
-        spec |= {"model": "m", "fail_on_error": self.fail_on_error, "endpoint_down_limit_s": 0.5}
+        spec |= {"model": "m", "fail_on_error": self.fail_on_error, "endpoint_down_limit_s": self.down_limit_s}
         spec["cache"] = self.cache
         spec["response_schema"] = self.response_schema
         spec["error_file"] = str(self.folder / "out.errors.jsonl")
@@ -230,10 +236,10 @@ class Bench:
             reask=self.reask,
         )
         return Gear(
-            endpoint_of=lambda job: self.endpoint,
+            ways_of=lambda job: self.ways or [Way(self.endpoint)],
             rules_of=lambda job: Rules(Judge(check_of(job.spec)), self.price, policy, self.account),
-            account_of=lambda job: self.sharer,
-            windows_of=lambda job: LocalWindows(clock=boot_clock),
+            account_of=lambda job, address: self.sharer,
+            windows_of=lambda job, way: LocalWindows(clock=boot_clock),
             is_free=lambda job: True,
             queue_of=lambda name: self.queue,
             waits_of=lambda job: self.waits,

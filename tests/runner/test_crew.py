@@ -117,7 +117,7 @@ def test_files_of_an_earlier_run_are_no_outputs_of_this_one(tmp_path: Path) -> N
 def test_a_fault_of_ours_in_a_job_is_said_and_not_tried_again_at_once(tmp_path: Path) -> None:
     tried: list[int] = []
 
-    def boom(job: Any) -> Any:
+    def boom(job: Any, way: Any) -> Any:
         tried.append(job.id)
         raise ValueError("a fault of ours")
 
@@ -151,7 +151,7 @@ def test_a_fault_of_ours_in_the_worker_ends_it_so_that_another_one_is_started(tm
 
 def test_a_signal_before_the_work_has_begun_is_heard(tmp_path: Path) -> None:
     shift = Shift(Bench(tmp_path, count=500, endpoint=Endpoint(slow)))
-    session_of = shift.bench.gear().endpoint_of
+    session_of = shift.bench.gear().ways_of
     crews: list[Crew] = []
 
     def late(job: Any) -> Any:
@@ -162,7 +162,7 @@ def test_a_signal_before_the_work_has_begun_is_heard(tmp_path: Path) -> None:
         crews.append(crew)
         await until_true(lambda: crew.is_closing.is_set() and not crew._posts)
 
-    assert shift.run(act, endpoint_of=late) == 0
+    assert shift.run(act, ways_of=late) == 0
     assert len(shift.bench.endpoint.sent) <= 8
 
 
@@ -226,7 +226,7 @@ def test_a_pause_that_another_worker_was_asked_for_is_this_ones_too(tmp_path: Pa
         before = len(bench.endpoint.sent)
         await asyncio.sleep(1.0)
         assert len(bench.endpoint.sent) == before
-        assert crew._sessions[bench.job_id]._performer.pace.is_held(time.monotonic())
+        assert crew._sessions[bench.job_id]._performer.lanes.is_held(time.monotonic())
 
     shift.run(act)
 
@@ -239,7 +239,7 @@ def test_the_failures_of_all_workers_count_against_fail_on_error(tmp_path: Path)
         await until_true(lambda: len(bench.endpoint.sent) > 4)
         with bench.ledger.write() as connection:  # as other workers would
             connection.exec_driver_sql("UPDATE items SET state = 'failed' WHERE position >= 190")
-        await until_true(lambda: crew._sessions[bench.job_id]._performer.breaker.failed >= 10)
+        await until_true(lambda: crew._sessions[bench.job_id]._performer.failures.failed >= 10)
 
     shift.run(act)
     assert bench.counts[ItemState.FAILED] == 10

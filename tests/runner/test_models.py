@@ -61,7 +61,7 @@ MISSING = End(EndKind.TRIPPED, Trip("model_not_found", "404 Not Found: no such m
 def named(end: End, listing: Listing, folder: Path) -> End:
     ledger = Ledger(f"sqlite:///{folder}/ledger.db", folder=folder)
     try:
-        return asyncio.run(name_models(end, listing, ledger, a_job()))
+        return asyncio.run(name_models(end, [listing], ledger, a_job()))
     finally:
         ledger.close()
 

@@ -41,6 +41,20 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return self._no_waiting.waited_s
 
 
+class Hashed(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+class Fleet(list[Any]):
+    """Lanes of which all are away."""
+
+    are_all_away = True
+
+    def __init__(self, lanes: list[Any], has_reached: bool) -> None:
+        super().__init__(lanes)
+        self.has_reached = has_reached
+
+
 class Scene:
     """An endpoint that is back at a moment (None: never), and what the watch over it does, with the time of each."""
 
@@ -56,18 +70,22 @@ class Scene:
         return self.did
 
     async def _play(self) -> None:
+        lane: Any = Hashed(out=None, way=SimpleNamespace(endpoint=SimpleNamespace(is_reachable=self._is_reachable)))
         performer: Any = SimpleNamespace(
             job_id=1,
-            has_reached=self._was_reached,
-            block=lambda: self._note("block"),
-            unblock=lambda: self._note("unblock"),
+            lanes=Fleet([lane], self._was_reached),
+            block=lambda lane: self._note("block"),
+            unblock=lambda lane: self._note("unblock"),
         )
-        endpoint: Any = SimpleNamespace(is_reachable=self._is_reachable)
-        outage = Outage(performer, endpoint, write=self._write, limit_s=self._limit_s, waits=Waits())
-        outage.begin(REFUSED, lambda trip: self._stop(trip))
-        outage.begin(REFUSED, lambda trip: self._stop(trip))  # every request that fails tells it again
+        outage = Outage(performer, write=self._write, tell=self._tell, limit_s=self._limit_s, waits=Waits())
+        outage.begin(lane, REFUSED, lambda trip: self._stop(trip))
+        outage.begin(lane, REFUSED, lambda trip: self._stop(trip))  # every request that fails tells it again
+        await asyncio.sleep(0)
         while outage.is_probing:
             await asyncio.sleep(1.0)
+
+    def _tell(self, event: str, lane: Any, why: str) -> None:
+        raise AssertionError("the only endpoint is the job's business")
 
     async def _is_reachable(self) -> bool:
         now = asyncio.get_running_loop().time()

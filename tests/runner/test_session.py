@@ -140,7 +140,7 @@ def test_an_endpoint_that_goes_away_pauses_the_job_and_its_return_goes_on(tmp_pa
         endpoint.is_up = True
 
     endpoint = Endpoint(answer)
-    bench = Bench(tmp_path, count=40, endpoint=endpoint)
+    bench = Bench(tmp_path, count=40, endpoint=endpoint, down_limit_s=60.0)
     assert bench.run(bring_back).kind is EndKind.DONE
     assert bench.counts == {"completed": 40}
     assert bench.job.state == "in_progress"

@@ -175,12 +175,12 @@ def test_nobody_waits_for_one_whose_worker_has_died(tmp_path: Path) -> None:
 
 def dead_claim(bench: Bench, worker_id: int) -> None:
     """Claim everything for a worker."""
-    from batchrun.ledger.cache import Account, Asking
+    from batchrun.ledger.cache import Accounts, Asking
     from batchrun.ledger.claims import claim
 
     with bench.ledger.write() as connection:
         ids = list(connection.execute(select(items.c.id).where(items.c.job_id == bench.job_id)).scalars())
-        account = Account(Endpoint.address, bench.sharer)
+        accounts = Accounts.of([(Endpoint.address, bench.sharer)])
         claims = claim(
             connection,
             job_id=bench.job_id,
@@ -188,7 +188,7 @@ def dead_claim(bench: Bench, worker_id: int) -> None:
             worker_id=worker_id,
             endpoint=Endpoint.address,
             now=2e9,
-            asking=Asking(account),
+            asking=Asking(accounts),
         )
     assert len(claims) == len(ids)
 

@@ -73,6 +73,12 @@ def test_a_saturated_client_is_the_verdict() -> None:
     assert report.is_good is False
 
 
+def test_warnings_that_differ_in_their_numbers_alone_are_told_once() -> None:
+    runs = [run_of(round_no=no, warnings=[f"the client waited for {no}0%", "odd"][: 3 - no]) for no in (1, 2)]
+    found = build_report(measurement_of(runs)).warnings
+    assert found == ("the client waited for 10% (in 2 of 2 runs)", "odd (in 1 of 2 runs)")
+
+
 def test_failures_are_in_the_verdict_and_no_percentile_hides_them() -> None:
     failed = dict.fromkeys(range(0, 40, 10), "server_error")
     report = build_report(measurement_of([run_of(failed=failed)]))

@@ -17,6 +17,18 @@ from batchrun.bench.report.measured import (
 )
 from batchrun.bench.report.verdict import verdict_of, verdict_of_job
 from batchrun.core.measuring.document import Measurement
+from batchrun.core.wording import several
+
+
+def warnings_of(measurement: Measurement) -> list[str]:
+    """Return what makes the figures doubtful: of warnings that differ in numbers alone the first, and how many."""
+    kinds: dict[str, list[str]] = {}
+    for warning in (warning for run in measurement.runs for warning in run.warnings):
+        kinds.setdefault("".join(letter for letter in warning if not letter.isdigit()), []).append(warning)
+    runs = several(len(measurement.runs), "run")
+    many = len(measurement.runs) > 1
+    told = [f"{same[0]} (in {len(same)} of {runs})" if many else same[0] for same in kinds.values()]
+    return list(dict.fromkeys([*measurement.warnings, *told]))
 
 
 def build_report(measurement: Measurement, facts: JobFacts | None = None) -> Report:
@@ -46,12 +58,11 @@ def build_report(measurement: Measurement, facts: JobFacts | None = None) -> Rep
         verdict, is_good = verdict_of(measurement)
     else:
         verdict, is_good = verdict_of_job(measurement, facts, cost_words(facts.receipt))
-    warned = [*measurement.warnings, *(warning for run in measurement.runs for warning in run.warnings)]
     return Report(
         title=measurement.id,
         verdict=verdict,
         is_good=is_good,
-        warnings=tuple(dict.fromkeys(warned)),
+        warnings=tuple(warnings_of(measurement)),
         sections=tuple(section for section in sections if not section.is_empty),
         made_by=f"batchrun {__version__}",
     )

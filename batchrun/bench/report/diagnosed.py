@@ -9,13 +9,14 @@ from batchrun.core.measuring.document import Measurement
 from batchrun.core.measuring.symptoms import Symptoms, symptoms_of
 
 WEIGHTS = {Weight.INVALID: "invalid", Weight.FAULT: "fault", Weight.SLOW: "slow", Weight.NOTE: "note"}
+ONCE = frozenset({Weight.NOTE, Weight.INVALID})
 Diagnosed = list[tuple[str, Symptoms, list[Finding]]]
 
 
 def diagnose_all(measurement: Measurement, facts: JobFacts | None = None) -> Diagnosed:
     """Return what was found at each load of each group: group, load, findings.
 
-    What is only worth knowing is told once, at the highest load.
+    What is only worth knowing, and what makes all figures doubtful, is told once, at the highest load.
     """
     found: Diagnosed = []
     for group in measurement.setup.groups:
@@ -26,7 +27,7 @@ def diagnose_all(measurement: Measurement, facts: JobFacts | None = None) -> Dia
     kept: Diagnosed = []
     told: set[tuple[str, str]] = set()
     for group_name, load, findings in reversed(found):
-        new = [one for one in findings if one.weight is not Weight.NOTE or (group_name, one.layer) not in told]
+        new = [one for one in findings if one.weight not in ONCE or (group_name, one.layer) not in told]
         told |= {(group_name, one.layer) for one in findings}
         kept.append((group_name, load, new))
     return kept[::-1]

@@ -254,7 +254,7 @@ def _show(context: Context, measurement: "Measurement", *, style: str, attain: f
     elif style == "vllm":
         for run in measurement.runs:
             put_whole(json.dumps(vllm_result(measurement, run)))
-    else:
+    elif measurement.runs:
         for line in table_lines(measurement, attain=attain):
             put(line)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from batchrun.bench.workload import Prompts
 from batchrun.core.measuring.document import Measurement
 from batchrun.endpoint.body import read_json
 from batchrun.ledger.schema import items, jobs, requests
@@ -71,3 +72,25 @@ def test_a_prefix_that_is_shared_on_purpose_is_said_to_be(lab: Lab) -> None:
     assert all(one[:HEAD] == other[:HEAD] for one, other in pairwise(prompts))
     assert len(set(prompts)) == len(prompts)
     assert "the first 100 tokens shared on purpose" in run.out
+
+
+def without_marks() -> None:
+    """Let every prompt of a number be the same in all runs, as careless tools do."""
+    Prompts.mark = lambda self, run, number: f"{number:016d}"  # type: ignore[method-assign]
+
+
+@pytest.mark.process
+def test_a_ladder_of_equal_prompts_is_caught(tmp_path: Path) -> None:
+    flags = ("-w", "300x4", "-n", "3", "-c", "1,2", "--rounds", "1", "--pause", "0", "--warm-up", "0")
+    settings = MockConfig(answer_tokens=4, prefix_cache_blocks=10_000)
+    with MockProcess(settings) as mock:
+        honest = Lab(tmp_path, base_url=mock.base_url)
+        try:
+            run = honest.run("bench", *flags)
+            assert run.wait() == 0, run.err
+            assert "a cache flatters" not in run.out
+            careless = honest.start("bench", *flags, before=without_marks)
+            assert careless.wait() == 0, careless.err
+        finally:
+            honest.stop()
+    assert "warn  2 at once, round 1: a cache flatters it: the server knew 9" in careless.out

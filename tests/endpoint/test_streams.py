@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from batchrun.core.measuring.timings import Measured
 from batchrun.core.measuring.trace import Trace
 from batchrun.core.outcome import Break, BreakKind, Reply
 from batchrun.core.states import AttemptState
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
 from batchrun.endpoint.mask import Mask
+from batchrun.endpoint.stream import Stream
 from tests.endpoint.scripted import PATH, Handler, Server, Wire, broken, replied, reply, run, serving
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -198,3 +200,35 @@ def test_pieces_are_stamped_in_order() -> None:
     trace = traced(answer)
     at_s = [trace.first_chunk_s, trace.first_token_s or 0.0, trace.last_token_s or 0.0, answer.timing.duration_s]
     assert all(before <= after for before, after in pairwise(at_s))
+
+
+@pytest.mark.parametrize(("ttft_s", "itl_s", "tokens"), [(0.25, 0.02, 30), (1.5, 0.001, 2), (0.04, 0.5, 1)])
+def test_by_an_exact_clock_every_latency_is_the_arithmetic_truth(
+    ttft_s: float, itl_s: float, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The role half-way to the first token, then a token each `itl_s`, the end in one read with the last of them."""
+    sent_s, role_s = 1_000.0, ttft_s / 2
+    reads = [(role_s, chunk(ROLE))]
+    reads += [(ttft_s + number * itl_s, chunk({"content": "x"})) for number in range(tokens)]
+    reads[-1] = (
+        reads[-1][0],
+        reads[-1][1] + chunk({}, end="length") + chunk(usage={"completion_tokens": tokens}) + DONE,
+    )
+    stream = Stream(sent_s)
+    for at_s, data in reads:
+        monkeypatch.setattr("batchrun.endpoint.stream.monotonic", lambda now_s=sent_s + at_s: now_s)
+        stream.feed(data)
+    kept = stream.trace()
+    assert kept is not None
+    trace = Trace.unpack(kept.pack())
+    last_s = ttft_s + (tokens - 1) * itl_s
+    one = Measured(name="r", outcome=AttemptState.ANSWERED, sent_s=0.0, first_token_s=trace.first_token_s,
+                   last_token_s=trace.last_token_s, ended_s=last_s, output_tokens=tokens)  # fmt: skip
+    resolution_s = 1.5e-6
+    assert trace.first_chunk_s == pytest.approx(role_s, abs=resolution_s)
+    assert (one.ttft_s, one.e2el_s) == (
+        pytest.approx(ttft_s, abs=resolution_s),
+        pytest.approx(last_s, abs=resolution_s),
+    )
+    assert one.tpot_s == (None if tokens == 1 else pytest.approx(itl_s, abs=resolution_s))
+    assert trace.gaps_s == pytest.approx([*[itl_s] * (tokens - 1), 0.0], abs=resolution_s)

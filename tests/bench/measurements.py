@@ -109,6 +109,8 @@ def watched(level: int, seconds: int = 12) -> dict[str, Series]:
         "server.running": series("requests", [min(level, 8)] * seconds),
         "server.waiting": series("requests", [waiting] * seconds),
         "server.kv_cache_share": series("share", [min(1.0, 0.05 * level + 0.01 * second) for second in range(seconds)]),
+        "server.prefix_queries": series("tokens", [1000.0 * second for second in range(seconds)]),
+        "server.prefix_hits": series("tokens", [50.0 * second for second in range(seconds)]),
         "server.preemptions": series("requests", [0.0] * seconds),
         "server.queue_s": series("s", [waiting * 0.2 * second for second in range(seconds)]),
         "server.queue_count": series("requests", [4.0 * second for second in range(seconds)]),

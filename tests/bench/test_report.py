@@ -151,6 +151,12 @@ def test_the_table_of_the_field_has_its_columns_and_the_gpus_memory(measured: Me
     assert shown.rows[2][-1] == "40.0 GiB"
 
 
+def test_the_share_of_prompts_from_a_cache_is_the_growth_of_the_servers_counters(measured: Measurement) -> None:
+    beside = next(section for section in build_report(measured).sections if section.id == "server")
+    shown = {row[1]: row for row in beside.tables[0].rows}
+    assert shown["Prompt tokens from a cache"][2:4] == ("5%", "5%")
+
+
 def test_ranges_over_rounds_and_thin_percentiles_are_shown_as_what_they_are(measured: Measurement) -> None:
     text = to_markdown(build_report(measured))
     assert re.search(r"\d+ \(\d+ to \d+\)\\\*", text)

@@ -104,3 +104,15 @@ def test_a_purged_job_keeps_its_times(ledger: Ledger) -> None:
     desk.end()
     desk.purge()
     assert [one.first_token_s for one in read(desk)] == [pytest.approx(0.2)]
+
+
+def test_of_a_large_job_every_so_many_th_item_is_read_and_each_was_due_at_its_claim(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 6)
+    for number in range(6):
+        desk.settle(desk.claim_one(number), timed(ANSWERED, sent_s=1.0, duration_s=0.5))
+    with ledger.read() as connection:
+        whole = requests_of(connection, desk.job_id).requests
+        third = requests_of(connection, desk.job_id, every=3).requests
+    assert (len(whole), len(third)) == (6, 2)
+    assert {one.name for one in third} < {one.name for one in whole}
+    assert [one.queue_s for one in whole] == [pytest.approx(1.0)] * 6

@@ -1,6 +1,7 @@
 """The sections that every measurement has: setup, loads, charts, where the time goes, what was seen beside it."""
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from batchrun.bench.charts.bars import Bar, stacked
 from batchrun.bench.charts.lines import Line, Mark, over_levels, over_time, shares
@@ -14,6 +15,7 @@ from batchrun.bench.report.numbers import (
     percentile,
     share,
 )
+from batchrun.core.measuring.cache_hits import cache_hit_share
 from batchrun.core.measuring.document import Load, Measurement, Run, all_requests
 from batchrun.core.measuring.figures import Spread
 from batchrun.core.measuring.ladder import Range
@@ -356,6 +358,13 @@ def server_section(measurement: Measurement) -> Section:
                 mean = sum(values) / len(values)
                 cells = (amount(mean, kind.unit), amount(max(values), kind.unit), NOTHING)
             rows.append((load_name(measurement, load), title, *cells))
+        hits = [found for run in runs if run.observations and (found := cache_hit_share(run)) is not None]
+        if hits:
+            title = "Prompt tokens from a cache"
+            seen[title] = (
+                "share of the prompts' tokens that the server knew already, by its counters or the answers' usage"
+            )
+            rows.append((load_name(measurement, load), title, share(fmean(hits)), share(max(hits)), NOTHING))
     tables = (table("Beside the runs", ("load", "what", "mean", "most", "in all"), rows, words=2),) if rows else ()
     pictures = tuple(_observed_pictures(measurement))
     return Section(

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from batchrun.core.measuring.cache_hits import cache_hit_share
 from batchrun.core.measuring.document import Measurement, Run, Series, all_requests
 from batchrun.core.measuring.layers import Layer, growth, known_values, layers_of
 from batchrun.core.measuring.observed import ClientLoad, client_load
-from batchrun.core.measuring.timings import Measured
 from batchrun.core.stats import percentile
 
 
@@ -85,7 +85,7 @@ def _symptoms(measurement: Measurement, runs: Sequence[Run]) -> Symptoms:
         output_p50=percentile(outputs, 50),
         output_limit=limit,
         cut_share=sum(count >= limit for count in outputs) / len(outputs) if limit and outputs else None,
-        cached_share=_cached_share(answered),
+        cached_share=_mean([cache_hit_share(run) for run in runs]),
         is_varied=setup.workload.is_varied and not setup.workload.shared_prefix_tokens,
         ttft_p50_s=_median([one.ttft_s for one in answered]),
         tpot_p50_s=_median([one.tpot_s for one in answered]),
@@ -118,12 +118,6 @@ def _names(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         found |= run.observations
     return list(found)
-
-
-def _cached_share(answered: Sequence[Measured]) -> float | None:
-    told = [one for one in answered if one.cached_tokens is not None and one.prompt_tokens]
-    prompts = sum(one.prompt_tokens or 0 for one in told)
-    return sum(one.cached_tokens or 0 for one in told) / prompts if prompts else None
 
 
 def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

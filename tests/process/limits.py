@@ -1,6 +1,7 @@
 """What a process is kept from, to see what it makes of it; and a disk of a few hundred kilobytes."""
 
 import ctypes
+import errno
 import os
 import resource
 import subprocess
@@ -47,6 +48,20 @@ def slow_disk(wait_s: float) -> None:
         write(file, data)
 
     DerivedFile.write = slowly  # type: ignore[method-assign]
+
+
+def failing_spool(good_frames: int) -> None:
+    """Let the spool's disk answer EIO to every answer after so many; only the spool writes by `os.pwrite`."""
+    pwrite, left = os.pwrite, [good_frames]
+
+    def fail(descriptor: int, data: bytes, offset: int) -> int:
+        if any(data):  # an answer, and no zeros that make room or overwrite
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pwrite(descriptor, data, offset)
+
+    os.pwrite = fail
 
 
 class Disk:

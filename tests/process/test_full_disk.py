@@ -9,7 +9,7 @@ import pytest
 from batchrun.core.states import ItemState, JobState
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
-from tests.process.limits import few_files, obey_permissions, small_disk, small_files
+from tests.process.limits import failing_spool, few_files, obey_permissions, small_disk, small_files
 from tests.process.steps import TASK, assert_sent_once, assert_settled, ids
 
 COUNT, CONCURRENCY = 40, 4
@@ -130,6 +130,16 @@ def test_a_ledger_that_cannot_be_written_to_any_more_is_named_and_loses_nothing(
             path.chmod(mode)
     assert lab.run(*RESUME).wait() == 0
     assert (lab.folder / "outputs" / "out.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("good_frames", [0, 5])
+def test_a_spool_whose_disk_fails_costs_no_answer_that_the_ledger_can_take(lab: Lab, good_frames: int) -> None:
+    run = lab.run(*SUBMIT, before=partial(failing_spool, good_frames))
+    assert run.wait() == 0, run.err
+    assert "Traceback" not in run.err
+    assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
+    assert_sent_once(lab)
+    assert_outputs_whole(lab, ids(COUNT))
 
 
 def test_few_file_descriptors_make_a_job_slower_and_no_worse(make_lab: Callable[..., Lab]) -> None:

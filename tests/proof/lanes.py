@@ -16,6 +16,7 @@ from tests.lab import PRELOAD
 from tests.proof.forks import fork, wait
 from tests.proof.stage import PATIENCE_S
 from tests.proof.verdict import Report, Verdict
+from tests.proof.warm import warm_up
 
 Play = TypeVar("Play")
 LANES = 3  # runs at once: each of them waits more than it works
@@ -32,11 +33,22 @@ def prepare() -> None:
 class Lanes:
     """A folder in which runs are played. Those that keep every promise leave nothing in it."""
 
-    def __init__(self, *, postgres: str | None, lanes: int) -> None:
+    def __init__(self, *, postgres: str | None, lanes: int, is_warm: bool = True) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="proof-"))
         self._postgres, self._lanes = postgres, lanes
         self._tag = secrets.token_hex(3)  # several of these may share one Postgres
         self._number = 0
+        if is_warm:
+            self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Perform a small job here, on each database, before anything is forked: the runs need not learn it again."""
+        addresses: list[str | None] = [None]
+        if self._postgres is not None:
+            name = f"{self._tag}_warm"
+            _make_schemas(self._postgres, [name])
+            addresses.append(in_schema(self._postgres, self.folder / name))
+        warm_up(*addresses)
 
     def play(self, plays: Sequence[Play], run: Callable[[Play, Path], Report]) -> Iterator[tuple[Play, Report]]:
         """Play all of these, and yield each report as it comes."""
@@ -108,6 +120,7 @@ def sum_up(reports: Sequence[Report], *, seed: int, took_s: float) -> int:
         "lost_items": sum(verdict.lost_items for verdict in verdicts),
         "violations": sum(bool(verdict.faults) for verdict in verdicts),
         "took_s": round(took_s, 1),
+        "cpu_s": round(sum(os.times()[:4]), 1),
     }
     slowest = sorted(reports, key=lambda report: -report.took_s)[:3]
     print("slowest: " + ", ".join(f"{report.run} {report.took_s:.1f} s" for report in slowest))

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from mmap import mmap
@@ -23,6 +24,7 @@ _CALL = rb'\1crash_point("\2")'
 _COUNT_BYTES = 4
 
 
+@cache
 def find_points() -> dict[str, str]:
     """Return every point's name and its room and file, in the order of files and lines.
 

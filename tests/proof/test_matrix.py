@@ -10,7 +10,7 @@ import pytest
 
 from tests.proof.conftest import SEED, Prove
 
-CASES, PARTS = 24, 2
+CASES, PARTS = 80, 2  # three deaths in two cases
 
 
 @pytest.mark.process

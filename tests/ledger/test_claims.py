@@ -343,3 +343,26 @@ def test_items_are_claimed_by_rank_and_among_equals_in_input_order(ledger: Ledge
     assert rest == found[3:]
     claims = desk.claim(3, 1, 2)
     assert [claim.item_id for claim in claims] == [ids[3], ids[1], ids[2]], "as they were asked for"
+
+
+def test_an_endpoint_never_has_more_requests_of_a_job_than_it_may_whoever_claims_them(ledger: Ledger) -> None:
+    desk = Desk.open(ledger, 6)
+
+    def claimed(numbers: list[int], *, endpoint: str = ENDPOINT, most_open: int | None = 2) -> list[int]:
+        with desk.ledger.write() as connection:
+            found = claim(
+                connection,
+                job_id=desk.job_id,
+                item_ids=[desk.item_ids[number] for number in numbers],
+                worker_id=desk.worker,
+                endpoint=endpoint,
+                now=NOW,
+                most_open=most_open,
+            )
+        return [desk.item_ids.index(one.item_id) for one in found]
+
+    assert claimed([0]) == [0]
+    assert claimed([1, 2, 3]) == [1], "two are open there"
+    assert claimed([2, 3]) == []
+    assert claimed([2], endpoint="http://127.0.0.1:9/v1") == [2], "another endpoint has its own"
+    assert claimed([3], most_open=None) == [3]

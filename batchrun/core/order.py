@@ -4,6 +4,9 @@ A rank is made of the request alone. So a job of any size is ordered while its l
 index of the ledger.
 """
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 from zlib import crc32
 
@@ -53,3 +56,32 @@ def prefix_key(body: bytes) -> int:
         done = level
         key = key << LEVEL_BITS | check >> 32 - LEVEL_BITS
     return key
+
+
+def affinities(ranks: Sequence[int], *, seen: Sequence[int] = ()) -> list[bytes | None]:
+    """Return what each of some requests has in common with others of them, as a key; None where that is nothing.
+
+    How far a beginning is shared shows only beside others: to the whole length of a request each is alone.
+
+    Args:
+        ranks: in the order "prefix".
+        seen: ranks of requests that went before.
+    """
+    whole = sorted({*ranks, *seen})
+    depths = dict.fromkeys(whole, 0)
+    for one, other in pairwise(whole):
+        shared = _shared_levels(one, other)
+        depths[one], depths[other] = max(depths[one], shared), max(depths[other], shared)
+    counts = Counter((*ranks, *seen))
+    return [_first_levels(rank, len(LEVELS_BYTES) if counts[rank] > 1 else depths[rank]) for rank in ranks]
+
+
+def _shared_levels(one: int, other: int) -> int:
+    """Return up to how many levels two keys agree."""
+    return len(LEVELS_BYTES) - -(-(one ^ other).bit_length() // LEVEL_BITS)
+
+
+def _first_levels(rank: int, count: int) -> bytes | None:
+    if not count:
+        return None
+    return bytes([count]) + (rank >> LEVEL_BITS * (len(LEVELS_BYTES) - count)).to_bytes(8)

@@ -1,5 +1,6 @@
 """What of a job is still to be done, in the order in which it is claimed. Reading only."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
@@ -36,6 +37,13 @@ def claimable(
 def place_of(connection: Connection, item_id: int) -> Place:
     """Return where an item stands."""
     return Place(connection.execute(select(items.c.rank).where(items.c.id == item_id)).scalar_one(), item_id)
+
+
+def ranks_of(connection: Connection, item_ids: Sequence[int]) -> list[int]:
+    """Return the ranks of these items, in the order given."""
+    found = connection.execute(select(items.c.id, items.c.rank).where(items.c.id.in_(item_ids)))
+    ranks = {row.id: row.rank for row in found}
+    return [ranks[item_id] for item_id in item_ids]
 
 
 def is_over(connection: Connection, job_id: int, *, trial_only: bool) -> bool:

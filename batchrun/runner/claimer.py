@@ -151,8 +151,10 @@ class Claimer:
 
     async def _claim_each(self, wanted: list[int], *, room: int, ahead: int) -> bool:
         """Claim items for the lanes that they go on; False where all of them had better wait."""
+        kin = self._means.kin
+        affinities = None if kin is None else await kin.affinities(wanted)
         now, waiting = time.monotonic(), self.backlog()
-        parts, left = self._lanes.assign(wanted, now, room=room, ahead=ahead, waiting=waiting)
+        parts, left = self._lanes.assign(wanted, now, room=room, ahead=ahead, waiting=waiting, affinities=affinities)
         if left:
             self._put_back(left)
         claimed_at = boot_clock()

@@ -57,15 +57,27 @@ class Lanes:
         return min(room, sum(load.room for load in loads))
 
     def assign(
-        self, item_ids: Sequence[int], now: float, *, room: int, ahead: int, waiting: int | None
+        self,
+        item_ids: Sequence[int],
+        now: float,
+        *,
+        room: int,
+        ahead: int,
+        waiting: int | None,
+        affinities: Sequence[bytes | None] | None = None,
     ) -> tuple[list[tuple[Lane, list[int]]], list[int]]:
-        """Say which items go on which lane, and which had better wait."""
+        """Say which items go on which lane, and which had better wait.
+
+        Args:
+            affinities: what each has in common with others, where that is known: those had better go one way.
+        """
         lanes = [lane for lane in self._lanes if lane.is_open(now)]
         if len(self._lanes) == 1 and lanes:
             return [(lanes[0], list(item_ids))] if item_ids else [], []
         loads = [lane.load(now, room=room, ahead=ahead) for lane in lanes]
         parts, left = defaultdict[int, list[int]](list), list[int]()
-        for item_id, at in zip(item_ids, assign(loads, [None] * len(item_ids), waiting=waiting), strict=True):
+        chosen = assign(loads, affinities or [None] * len(item_ids), waiting=waiting)
+        for item_id, at in zip(item_ids, chosen, strict=True):
             if at is None:
                 left.append(item_id)
             else:

@@ -10,6 +10,7 @@ from batchrun.core.rate import Limits
 from batchrun.core.retry import RetryPolicy
 from batchrun.ledger.commit import GroupCommit
 from batchrun.ledger.spool import Spool
+from batchrun.runner.kin import Kin
 from batchrun.runner.twins import Twins
 
 
@@ -107,6 +108,7 @@ class Means:
     answered_routes: Callable[[str], Awaitable[Collection[str]]]  # on which an address has answered items of the job
     longest_claim_age_s: float  # half of the time after which somebody else may call this process dead
     twins: Twins | None = None  # where the job has a cache
+    kin: Kin | None = None  # where the job groups what begins alike, and has several endpoints
     is_shared: bool = False  # other processes send to the same endpoints: a limit of one is kept in the ledger
 
 

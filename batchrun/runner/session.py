@@ -30,6 +30,7 @@ from batchrun.runner.epoch import move_epoch_on
 from batchrun.runner.feed import Feed, Feeding
 from batchrun.runner.gear import Gear, Voice
 from batchrun.runner.hold import make_twins
+from batchrun.runner.kin import Kin
 from batchrun.runner.lane import Lane
 from batchrun.runner.means import Means, Way
 from batchrun.runner.models import REASON as NO_MODEL
@@ -114,6 +115,7 @@ class Session:
                 answered_routes=self._answered_routes,
                 longest_claim_age_s=waits.dead_after_s / 2,
                 twins=make_twins(ledger, gear, job, worker, ways),
+                kin=Kin(ledger) if len(ways) > 1 and job.spec.get("order") == "prefix" else None,
                 is_shared=self.is_shared,
             ),
             failures=FailureLimit(job.total, job.spec["fail_on_error"], base[ItemState.FAILED]),

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pytest
 
-from batchrun.core.order import LATEST, LEVEL_BITS, LEVELS_BYTES, prefix_key, rank_of
+from batchrun.core.order import LATEST, LEVEL_BITS, LEVELS_BYTES, affinities, prefix_key, rank_of
 
 CHAT = "/v1/chat/completions"
 
@@ -89,3 +89,25 @@ def test_a_rank_fits_into_the_ledger_whatever_is_asked(order: str) -> None:
 
 def test_the_order_of_the_input_ranks_all_alike() -> None:
     assert {rank_of("input", body=chat(words(no, 10), ""), max_output_tokens=no) for no in range(9)} == {0}
+
+
+def test_requests_that_begin_alike_have_one_affinity_and_others_none() -> None:
+    keys = [prefix_key(chat(words(no % 3, 3_000), words(100 + no, 300))) for no in range(12)]
+    alone = prefix_key(chat(words(50, 3_000), "a"))
+    found = affinities([*keys, alone])
+    assert found[-1] is None
+    assert None not in found[:-1]
+    assert len(set(found)) == 4
+    assert [found[no] == found[no % 3] for no in range(12)] == [True] * 12
+
+
+def test_the_last_of_its_kind_is_known_by_those_that_went_before() -> None:
+    one, two, three = (prefix_key(chat(words(0, 3_000), words(no, 300))) for no in (1, 2, 3))
+    (alone,) = affinities([three])
+    assert alone is None
+    assert affinities([three], seen=[one, two]) == affinities([one, two])[:1]
+
+
+def test_equal_requests_have_one_affinity() -> None:
+    key = prefix_key(chat(words(0, 3_000), "a"))
+    assert affinities([key, key])[0] == affinities([key], seen=[key])[0] is not None

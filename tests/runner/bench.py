@@ -12,6 +12,7 @@ from typing import Any
 
 from batchrun.core.answer_check import AnswerCheck, check_of, judged
 from batchrun.core.concurrency import Concurrency
+from batchrun.core.order import Order, rank_of
 from batchrun.core.outcome import Break, BreakKind, Evidence, Reply, Timing
 from batchrun.core.prices import Price
 from batchrun.core.rate_book import LocalWindows
@@ -80,7 +81,7 @@ class Endpoint:
     async def exchange(
         self, *, path: str, body: bytes, attempt_id: str, idempotency_key: str | None = None
     ) -> Reply | Break:
-        custom_id = json.loads(body)["messages"][0]["content"]
+        custom_id = json.loads(body)["messages"][-1]["content"]
         self.sent.append(custom_id)
         self.keys.append(idempotency_key)
         self.in_flight += 1
@@ -161,6 +162,8 @@ class Bench:
     down_limit_s: float = 0.5
     cache: bool = False
     different: int = 10**9  # requests; what comes after so many asks the same as before
+    order: Order = "input"
+    beginnings: int = 0  # of so many kinds, in turn, each about 600 bytes long; 0: none
     sharer: str = "mine"  # whose answers its cache shares
     name: str = "job"
     shared: Ledger | None = None  # another bench's ledger, for a second job
@@ -181,7 +184,7 @@ class Bench:
         now = time.time()
         spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
         spec |= {"model": "m", "fail_on_error": self.fail_on_error, "endpoint_down_limit_s": self.down_limit_s}
-        spec["cache"] = self.cache
+        spec |= {"cache": self.cache, "order": self.order}
         spec["response_schema"] = self.response_schema
         spec["error_file"] = str(self.folder / "out.errors.jsonl")
         with self.ledger.write() as connection:
@@ -211,9 +214,14 @@ class Bench:
 
     def _line(self, number: int) -> Line:
         asked = f"a{number % self.different}"
-        body = json.dumps({"messages": [{"role": "user", "content": asked}]}).encode()
+        messages = [{"role": "user", "content": asked}]
+        if self.beginnings:
+            messages.insert(0, {"role": "system", "content": f"{number % self.beginnings:03} " * 150})
+        body = json.dumps({"messages": messages}).encode()
         digest = blake2b(body, digest_size=16).digest()
-        return Line(number, number + 1, f"a{number}", digest, "m", None, "/v1/chat/completions", body, self.worst_pusd)
+        rank = rank_of(self.order, body=body, max_output_tokens=1)
+        place = (number, number + 1, f"a{number}")
+        return Line(*place, digest, "m", None, "/v1/chat/completions", body, self.worst_pusd, rank)
 
     @property
     def job(self) -> Job:

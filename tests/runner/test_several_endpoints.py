@@ -250,3 +250,14 @@ def test_a_cache_shares_answers_among_the_same_endpoints(tmp_path: Path) -> None
     third = Bench(tmp_path, count=5, cache=True, name="third", shared=first.ledger, ways=ways(alone))
     assert third.run().kind is EndKind.DONE
     assert len(alone[0].sent) == 5, "it names other endpoints"
+
+
+def test_what_begins_alike_goes_to_one_endpoint_and_both_have_work(tmp_path: Path) -> None:
+    there = endpoints(answers, answers)
+    bench = Bench(tmp_path, count=240, concurrency=16, ways=ways(there), order="prefix", beginnings=60)
+    assert bench.run(timeout_s=60.0).kind is EndKind.DONE
+    assert bench.counts == {"completed": 240}
+    kinds = [Counter(int(custom_id[1:]) % 60 for custom_id in one.sent) for one in there]
+    at_home = sum(max(kinds[0][kind], kinds[1][kind]) for kind in range(60))
+    assert at_home / 240 > 0.74, ("by chance it would be about 0.69, rarely above 0.73", at_home)
+    assert min(len(one.sent) for one in there) > 60

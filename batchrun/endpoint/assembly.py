@@ -21,10 +21,11 @@ class Assembly:
         if chunk.get("error"):
             self.error = chunk
             return False
-        for name, value in chunk.items():
-            if name != "choices" and value is not None:
-                self._top[name] = value
         choices = chunk.get("choices")
+        if not self._top or not choices or chunk.get("usage") is not None:  # the others say the same again
+            for name, value in chunk.items():
+                if name != "choices" and value is not None:
+                    self._top[name] = value
         found = False
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
@@ -49,7 +50,11 @@ class Assembly:
     def _add_choice(self, choice: dict[str, Any]) -> bool:
         index = choice.get("index")
         number = index if isinstance(index, int) else 0
-        mine = self._choices.setdefault(number, {"index": number})
+        mine = self._choices.get(number)
+        if mine is None:
+            mine = self._choices[number] = {"index": number}
+        elif _grows_by_text(mine, choice):
+            return True
         found = False
         for name, value in choice.items():
             if name == "delta" and isinstance(value, dict):
@@ -63,6 +68,18 @@ class Assembly:
             elif value is not None or name not in mine:
                 mine[name] = value
         return found
+
+
+def _grows_by_text(mine: dict[str, Any], choice: dict[str, Any]) -> bool:
+    """Add the delta of nearly every chunk, a piece of text and nothing else; False where it is another."""
+    delta, message = choice.get("delta"), mine.get("message")
+    if type(delta) is not dict or len(delta) != 1 or message is None or choice.get("finish_reason") is not None:
+        return False
+    text, before = delta.get("content"), message.get("content")
+    if type(text) is not str or not text or type(before) is not str or choice.get("logprobs") is not None:
+        return False
+    message["content"] = before + text
+    return True
 
 
 def _fresh(choice: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,9 @@ def test_a_result_file_is_reported_and_what_is_none_is_refused(lab: Lab) -> None
     assert run.wait() == 0, run.err
     assert (lab.folder / "out.md").read_text().startswith("# turbo-short\n")
     assert "server's queue" in lab.run("diagnose", "r.json").out
+    text = (lab.folder / "r.json").read_text()
+    (lab.folder / "nan.json").write_text(text.replace('"level":1', '"level":NaN'))
+    assert lab.run("report", "nan.json").wait() == 2
     refused = lab.run("report", "other.txt", "--json")
     assert refused.wait() == 2
     assert "is no result that can be read" in json.loads(refused.out)["error"]["message"]

@@ -223,7 +223,7 @@ class Measurement:
             NoMeasurement: it is none, or of a later version.
         """
         try:
-            values = json.loads(text)
+            values = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             raise NoMeasurement("it is no JSON") from error
         if not isinstance(values, dict) or values.get("kind") != KIND:
@@ -234,6 +234,10 @@ class Measurement:
             return _adapter().validate_python(values)
         except (ValidationError, ValueError, TypeError, KeyError) as error:
             raise NoMeasurement(f"it is damaged: {_first_fault(error)}") from error
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
 
 
 def time_text(at: datetime) -> str:

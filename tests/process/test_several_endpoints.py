@@ -150,3 +150,5 @@ def test_an_endpoint_that_refuses_its_key_is_left_out_and_the_command_says_so(ma
     assert run.process.exitcode == 0, run.err
     assert len(lab.lines()) == 40
     assert f"going on without {mocks[0].base_url}" in run.err
+    looked = lab.run("doctor", "jobs/job.json", env={"WRONG": "sk-wrong-0123456789"})
+    assert "set a valid key in WRONG" in looked.out

@@ -123,7 +123,7 @@ async def _ask(notes: Notes, target: Target) -> None:
                 break
             again = await endpoint.get(PATH)
             reply = again if isinstance(again, Reply) else reply
-    if not _note_answer(notes, reply, took, key) or isinstance(reply, Break):
+    if not _note_answer(notes, reply, took, target) or isinstance(reply, Break):
         return
     server, version = await _looked_closer(target.base_url, key, server_of(reply))
     if server.name is not None:
@@ -133,8 +133,9 @@ async def _ask(notes: Notes, target: Target) -> None:
     _note_clock(notes, reply)
 
 
-def _note_answer(notes: Notes, reply: Reply | Break, took: Sequence[float], key: str) -> bool:
+def _note_answer(notes: Notes, reply: Reply | Break, took: Sequence[float], target: Target) -> bool:
     """Note how the question was answered; say whether the answer is worth reading on."""
+    key = target.key if isinstance(target.key, str) else NO_KEY
     if isinstance(reply, Reply) and reply.status == 200:
         first, *others = (f"{1000 * one_s:.0f} ms" for one_s in took)
         said = f"GET {PATH}: {first}" + (f", then {', '.join(others)}" if others else "")
@@ -150,6 +151,8 @@ def _note_answer(notes: Notes, reply: Reply | Break, took: Sequence[float], key:
         return True
     if isinstance(reply, Reply) and 400 <= reply.status < 404 and key == NO_KEY:
         mend = "set OPENAI_API_KEY: this server seems to want a key"
+    elif evidence.cause == "auth" and target.key_from is not None:
+        mend = f"set a valid key in {target.key_from.split()[0]}"  # the variable that was looked at
     notes.fail("reachable" if isinstance(reply, Break) else "answer", said, mend)
     return False
 

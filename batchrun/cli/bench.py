@@ -50,14 +50,22 @@ class NumberList(click.ParamType[Numbers]):
 @click.option("--against", metavar="URL", help="A second endpoint, measured in turn: A B B A A B.")
 @click.option("--against-model", metavar="MODEL", help="The model there (default: the same).")
 @click.option(
-    "-w", "--workload", default="short", metavar="SET", help="short, medium, long, mixed, outliers, or 300x64."
+    "-w",
+    "--workload",
+    default="short",
+    show_default=True,
+    metavar="SET",
+    help="short, medium, long, mixed, outliers, or 300x64.",
 )
-@click.option("-n", "--requests", type=click.IntRange(1, 100_000), default=50, help="Requests of each run.")
+@click.option(
+    "-n", "--requests", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Requests of each run."
+)
 @click.option(
     "-c",
     "--concurrency",
     type=NumberList(is_whole=True),
     default="1,4,8,16,32",
+    show_default=True,
     help="Requests out at once, one load after the other.",
 )
 @click.option(
@@ -67,21 +75,39 @@ class NumberList(click.ParamType[Numbers]):
 @click.option(
     "--max-tokens", type=NumberList(is_whole=True), help="Limits of the answers, one after the other: 64,128,256,512."
 )
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="Runs of each load.")
-@click.option("--warm-up", type=click.IntRange(0, 1_000), default=4, help="Requests before the first run.")
-@click.option("--pause", type=click.FloatRange(0, 3_600), default=2.0, metavar="S", help="Seconds between two runs.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Of the texts, their order and the arrivals.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each load.")
+@click.option(
+    "--warm-up", type=click.IntRange(0, 1_000), default=4, show_default=True, help="Requests before the first run."
+)
+@click.option(
+    "--pause",
+    type=click.FloatRange(0, 3_600),
+    default=2.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two runs.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the texts, their order and the arrivals."
+)
 @click.option(
     "--shared-prefix", type=click.IntRange(0, 1_000_000), default=0, metavar="TOKENS", help="Begin all prompts alike."
 )
 @click.option("--goodput", multiple=True, metavar="TARGET", help="Most ms of a good request: ttft:, tpot:, e2el:.")
 @click.option(
-    "--attain", type=click.FloatRange(0, 100), default=99.0, metavar="PERCENT", help="Share that must be good."
+    "--attain",
+    type=click.FloatRange(0, 100),
+    default=99.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Share that must be good.",
 )
 @click.option("--param", "params", multiple=True, metavar="NAME=JSON", help="A body field of every request.")
 @click.option("--ignore-eos", is_flag=True, help="Answers of full length (vLLM, SGLang).")
 @click.option("--completions", is_flag=True, help="Ask /v1/completions, not chat.")
-@click.option("--timeout", type=click.FloatRange(1, 86_400), default=600.0, metavar="S", help="Of one request.")
+@click.option(
+    "--timeout", type=click.FloatRange(1, 86_400), default=600.0, show_default=True, metavar="S", help="Of one request."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The result file.")
 @click.option(
     "--format", "style", type=click.Choice(["table", "vllm"]), default="table", help="vllm: a JSON line each run."

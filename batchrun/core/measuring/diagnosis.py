@@ -159,22 +159,23 @@ def _our_queue(load: Symptoms, _lower: Symptoms | None) -> Finding | None:
 def _server_queue(load: Symptoms, lower: Symptoms | None) -> Finding | None:
     share = load.share_of(SERVER_QUEUE)
     is_waiting = load.waiting_mean is not None and load.waiting_mean >= 1
-    grew = _growth(load.ttft_p50_s, lower.ttft_p50_s if lower else None)
-    steady = _growth(load.tpot_p50_s, lower.tpot_p50_s if lower else None)
-    if share < 0.15 and not is_waiting and not (grew is not None and grew >= 2 and (steady or 1) < 1.5):
-        return None
+    is_told = load.waiting_mean is not None or share > 0  # by the server: then nothing is guessed
+    grew = None if is_told or lower is None else _growth(load.ttft_p50_s, lower.ttft_p50_s)
+    steady = None if lower is None else _growth(load.tpot_p50_s, lower.tpot_p50_s)
     said = []
-    if share:
+    if share >= 0.15:
         said.append(
             f"a request waits {_time(load.mean_of(SERVER_QUEUE))} in the server's queue, {share:.0%} of its time"
         )
     if is_waiting:
         running = "" if load.running_most is None else f" while {load.running_most:.0f} run at most"
         said.append(f"{load.waiting_mean:.1f} requests wait there on average{running}")
-    if not said and lower is not None and grew is not None:
+    if lower is not None and grew is not None and grew >= 2 and (steady or 1) < 1.5:
         said.append(
             f"the first token takes {grew:.1f} times as long as at {lower.level:g}, and the tokens after it do not"
         )
+    if not said:
+        return None
     room = (
         "then raise what the server runs at once (vLLM: --max-num-seqs), if its KV cache has room; then add a replica"
     )

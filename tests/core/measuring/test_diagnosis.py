@@ -84,6 +84,12 @@ def test_a_first_token_that_grows_alone_points_at_the_server_queue_without_its_m
     assert "8.0 times as long as at 8" in found[0].evidence
 
 
+def test_a_server_that_tells_of_an_empty_queue_is_believed() -> None:
+    lower = replace(HEALTHY, level=8, waiting_mean=0.0)
+    upper = replace(HEALTHY, waiting_mean=0.0, ttft_p50_s=0.4, layers=layers(SERVER_QUEUE, 0.001))
+    assert "server's queue" not in [one.layer for one in diagnose([lower, upper])[1][1]]
+
+
 def test_tokens_that_become_slower_for_no_throughput_send_one_back() -> None:
     lower = replace(HEALTHY, level=8, layers=layers(DECODE, 0.9))
     upper = replace(lower, level=16, tpot_p50_s=0.02, throughput=810)

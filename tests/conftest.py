@@ -27,9 +27,11 @@ def pytest_configure() -> None:
 # Whole processes that run for seconds: all of them together take longer than anybody waits for.
 LONG = (
     "tests/process/",
+    "tests/acceptance/test_measuring.py",
     "tests/proof/test_chains.py",
     "tests/proof/test_disk.py",
     "tests/ledger/test_machine.py",
+    "tests/ledger/test_deaths_in_migrations.py",
     "tests/ledger/test_move.py",
     "tests/bench/test_bench_command.py",
     "tests/cli/test_terminal.py",

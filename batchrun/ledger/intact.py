@@ -7,7 +7,7 @@ from typing import Any
 from batchrun.errors import LedgerFault
 
 WORKERS = "workers"  # the folder of locks and spools beside a SQLite ledger; the first worker makes it
-LOOKS, BETWEEN_LOOKS_S = 3, 0.05
+LOOKS, BETWEEN_LOOKS_S = 5, 0.1
 
 
 def refuse_emptied(path: Path) -> None:
@@ -19,16 +19,20 @@ def refuse_emptied(path: Path) -> None:
     Raises:
         LedgerFault: the file was emptied. Nothing was changed.
     """
-    try:
-        was_emptied = path.exists() and path.stat().st_size == 0
-        was_used = (path.parent / WORKERS).is_dir() or _has_journal(path)
-    except OSError:
-        return  # whoever opens it says what is wrong
-    if was_emptied and was_used:
-        raise LedgerFault(
-            f"the ledger {str(path)!r} is empty, and has been in use: what was sent and billed is not known any more",
-            hint=f"put the ledger back from a copy; only to begin anew, and perhaps to pay again: rm {path}",
-        )
+    for _ in range(LOOKS):  # another process may be about to write the first page of a new ledger
+        try:
+            # In this order: whoever makes a ledger writes its first page before any of these is there. A rollback
+            # journal is no sign, since it is there before the first page is.
+            was_used = (path.parent / WORKERS).is_dir() or _has_content(path.with_name(f"{path.name}-wal"))
+            if not (was_used and path.exists() and path.stat().st_size == 0):
+                return
+        except OSError:
+            return  # whoever opens it says what is wrong
+        time.sleep(BETWEEN_LOOKS_S)
+    raise LedgerFault(
+        f"the ledger {str(path)!r} is empty, and has been in use: what was sent and billed is not known any more",
+        hint=f"put the ledger back from a copy; only to begin anew, and perhaps to pay again: rm {path}",
+    )
 
 
 def refuse_cut(cursor: Any, path: Path) -> None:
@@ -53,5 +57,8 @@ def refuse_cut(cursor: Any, path: Path) -> None:
 
 
 def _has_journal(path: Path) -> bool:
-    journals = [path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal")]
-    return any(journal.exists() and journal.stat().st_size > 0 for journal in journals)
+    return any(_has_content(path.with_name(f"{path.name}-{kind}")) for kind in ("wal", "journal"))
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0

@@ -93,7 +93,7 @@ def saying_why(output: Path, job: Job) -> Iterator[None]:
         again = "resume" if output == output_paths(job)[0] else "export"
         raise LedgerFull(
             f"{str(output)!r} cannot be written: {reason}",
-            hint=f"make room or restore the folder, then `batchrun {again} {job.task_id}`: the ledger has every answer",
+            hint=f"make room or restore the folder, then `batchrun {again} {job.task_id}`: every answer is kept",
         ) from None
 
 

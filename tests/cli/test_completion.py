@@ -69,7 +69,7 @@ def values(line: str) -> list[str]:
 
 
 def test_commands_and_options_are_completed_without_a_ledger(folder: Path) -> None:
-    assert values("batchrun re") == ["resume", "retry-failed", "revalidate", "reconcile"]
+    assert values("batchrun re") == ["resume", "retry-failed", "revalidate", "reconcile", "report"]
     assert values("batchrun submit --on-un") == ["--on-unknown"]
     assert values("batchrun submit --on-unknown ") == ["hold", "retry"]
     assert values("batchrun completion ") == ["bash", "zsh", "fish"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy import text
 
 from batchrun.errors import LedgerFault
 from batchrun.ledger.engines import open_engine, parse_url, sqlite_module
+from batchrun.ledger.intact import WORKERS, refuse_emptied
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.migrate import current_revision, known_revisions
 from batchrun.ledger.reports import count_items
@@ -116,6 +118,23 @@ def test_an_emptied_file_does_not_cost_the_log_beside_it(tmp_path: Path) -> None
     with pytest.raises(LedgerFault, match="is empty, and has been in use"):
         Ledger(address, folder=tmp_path)
     assert prints(path.parent) == before
+
+
+def test_a_file_that_gets_its_first_page_in_a_moment_is_a_new_ledger(tmp_path: Path) -> None:
+    """Another process makes it just now, where workers of an earlier ledger have left their folder."""
+    path = tmp_path / "ledger.db"
+    (tmp_path / WORKERS).mkdir()
+    path.touch()
+    first_page = threading.Timer(0.15, path.write_bytes, [b"a page"])
+    first_page.start()
+    refuse_emptied(path)
+    first_page.join()
+
+
+def test_a_rollback_journal_beside_an_empty_file_is_a_ledger_in_the_making(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").touch()
+    (tmp_path / "ledger.db-journal").write_bytes(b"nothing was here before")
+    refuse_emptied(tmp_path / "ledger.db")
 
 
 def test_an_empty_file_where_no_ledger_was_becomes_one(tmp_path: Path) -> None:

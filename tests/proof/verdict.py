@@ -25,6 +25,7 @@ class Verdict:
     requests: int = 0
     billed: int = 0
     doubts: int = 0
+    unkept_answers: int = 0  # of the doubts: billed, and the answer is not in the ledger
     silent_second_bills: int = 0
     lost_items: int = 0
     faults: list[str] = field(default_factory=list)
@@ -65,6 +66,7 @@ class Law:
     ids: list[str]  # of the input lines
     policy: str
     doubts_at_most: int | None = None  # that the deaths may have left, beside those of the endpoint's faults
+    unkept_at_most: int | None = None  # answers that the endpoint gave and the ledger does not have
     may_overlap: bool = False  # the living were taken for dead: under `retry` an answer may come after a newer attempt
 
 
@@ -79,6 +81,8 @@ def judge(lab: Lab, law: Law) -> Verdict:
             check(lab, verdict, law)
         except AssertionError as error:
             verdict.faults.append(f"{check.__name__.removeprefix('_check_')}: {error}")
+    if law.unkept_at_most is not None and verdict.unkept_answers > law.unkept_at_most:
+        verdict.faults.append(f"{verdict.unkept_answers} answers were paid for and not kept")
     by_fault = lab.judged().by_fault
     most = law.doubts_at_most
     if most is not None and verdict.doubts > most + sum(by_fault[name] for name in UNKNOWN_FAULTS):
@@ -127,6 +131,7 @@ def _check_bills(lab: Lab, verdict: Verdict, law: Law) -> None:
             wrong.append(f"{name} was sent twice")
         seen.add(name)
         billed[int(item_id)] += arrival.billed
+        verdict.unkept_answers += arrival.billed and state is AttemptState.UNKNOWN
     for item_id, item in known.items():
         answered = [fence for fence, state in item.states.items() if state is AttemptState.ANSWERED]
         allowed = 1 + (item.consents if law.policy == "hold" else _unproven(item))

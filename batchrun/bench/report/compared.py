@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from batchrun import __version__
 from batchrun.bench.comparing import Comparison
 from batchrun.bench.report.content import NOTHING, Report, Section, Table, table
-from batchrun.bench.report.numbers import milliseconds, over_rounds, rate, share
+from batchrun.bench.report.numbers import over_rounds, share, three_digits
 from batchrun.core.measuring.comparison import FigurePair, Side
 from batchrun.core.measuring.ladder import FEWEST_ROUNDS, Range
 from batchrun.core.printable import clip, one_line
@@ -17,7 +17,7 @@ OVERLAP = "no clear difference"
 
 def figure_words(figure: str, found: Range | None) -> str:
     """Write a figure's median and range in its own unit."""
-    write = share if figure in SHARES else rate if figure.endswith(("throughput", "goodput")) else milliseconds
+    write = share if figure in SHARES else three_digits
     if figure == "cost_usd":
         return NOTHING if found is None else f"${found.median:.6g}"
     return over_rounds(found, write)

@@ -10,10 +10,10 @@ from batchrun.bench.report.numbers import (
     STAR,
     amount,
     count,
-    milliseconds,
     over_rounds,
     percentile,
     share,
+    three_digits,
 )
 from batchrun.core.measuring.cache_hits import cache_hit_share
 from batchrun.core.measuring.document import Load, Measurement, Run, all_requests
@@ -151,7 +151,7 @@ def _percentile(load: Load, spreads: Sequence[Spread], latency: str, point: int)
     found = load.figures.get(f"p{point}_{latency}")
     if found is None:
         return "failed" if any(spread.failed for spread in spreads) else NOTHING
-    return over_rounds(found, milliseconds) + ("" if all(spread.bears(point) for spread in spreads) else "*")
+    return over_rounds(found) + ("" if all(spread.bears(point) for spread in spreads) else "*")
 
 
 def field_table(measurement: Measurement) -> Table:
@@ -267,7 +267,7 @@ def time_section(measurement: Measurement) -> Section:
         )
     pictures += [*_distributions(measurement), *_courses(measurement)]
     rows = [
-        (bar.name, name, milliseconds(value), share(value / bar.total if bar.total else None))
+        (bar.name, name, three_digits(value), share(value / bar.total if bar.total else None))
         for bar in bars
         for name, value in bar.parts
     ]

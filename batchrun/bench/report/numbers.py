@@ -14,8 +14,8 @@ def count(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
-def rate(value: float | None) -> str:
-    """Write a rate, to three digits."""
+def three_digits(value: float | None) -> str:
+    """Write a rate, or milliseconds, to three digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -31,13 +31,6 @@ def share(value: float | None) -> str:
     return text.replace(".0%", "%")
 
 
-def milliseconds(value: float | None) -> str:
-    """Write milliseconds."""
-    if value is None:
-        return NOTHING
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
 def seconds(value: float | None) -> str:
     """Write a span of time with its unit."""
     if value is None:
@@ -51,7 +44,7 @@ def seconds(value: float | None) -> str:
     return f"{hours} h {minutes} m" if hours else f"{minutes} m {rest} s"
 
 
-def over_rounds(found: Range | None, write: Callable[[float | None], str] = rate) -> str:
+def over_rounds(found: Range | None, write: Callable[[float | None], str] = three_digits) -> str:
     """Write a figure's median, and how far its rounds went."""
     if found is None:
         return NOTHING
@@ -66,7 +59,7 @@ def percentile(spread: Spread, point: int) -> str:
     value = getattr(spread, f"p{point}")
     if value is None:
         return "failed" if spread.failed and spread.n else NOTHING
-    return milliseconds(value) + ("" if spread.bears(point) else "*")
+    return three_digits(value) + ("" if spread.bears(point) else "*")
 
 
 def amount(value: float, unit: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from batchrun.bench.job import JobFacts
-from batchrun.bench.report.numbers import rate, seconds, share
+from batchrun.bench.report.numbers import seconds, share, three_digits
 from batchrun.core.measuring.comparison import FigurePair, Side, pair_up
 from batchrun.core.measuring.document import Load, Measurement, Run
 from batchrun.core.measuring.observed import client_load
@@ -20,7 +20,7 @@ def verdict_of_job(measurement: Measurement, facts: JobFacts, cost: str) -> tupl
     if done and figures.duration_s:
         p95_ms = figures.e2el_ms.p95
         latency = "" if p95_ms is None else f", p95 {seconds(p95_ms / 1000)}"
-        words += f" in {seconds(figures.duration_s)} ({rate(done / figures.duration_s)} items/s{latency})"
+        words += f" in {seconds(figures.duration_s)} ({three_digits(done / figures.duration_s)} items/s{latency})"
     bad = (ItemState.FAILED, ItemState.IN_DOUBT, ItemState.REJECTED, ItemState.CANCELLED)
     words += "".join(f", {counts[state]:,} {state.value.replace('_', ' ')}" for state in bad if counts[state])
     is_over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
@@ -101,9 +101,9 @@ def _best(loads: Sequence[Load]) -> Load:
 
 def _throughput(load: Load) -> str:
     if (found := load.figures.get("output_throughput")) is not None:
-        return f"{rate(found.median)} output tokens/s"
+        return f"{three_digits(found.median)} output tokens/s"
     found = load.figures.get("request_throughput")
-    return f"{rate(found.median if found else None)} requests/s"
+    return f"{three_digits(found.median if found else None)} requests/s"
 
 
 def _level(measurement: Measurement) -> str:

@@ -60,6 +60,7 @@ class Claimer:
         self.intake = Intake(room=HINTS_PER_SLOT * concurrency, wake=self._wake)
         self._in_hand: dict[int, tuple[Claim, Lane]] = {}  # neither sent nor released: whoever takes one out, acts
         self._ordered: set[int] = set()
+        self._cuts = 0  # how often there came to be fewer slots
         self._waiting: set[int] = set()  # items whose retry this process will offer by itself
         self._twins = means.twins
         self._look_again: asyncio.TimerHandle | None = None
@@ -157,14 +158,14 @@ class Claimer:
         parts, left = self._lanes.assign(wanted, now, room=room, ahead=ahead, waiting=waiting, affinities=affinities)
         if left:
             self._put_back(left)
-        claimed_at = boot_clock()
+        claimed_at, cuts = boot_clock(), self._cuts
         orders = [self._claim(lane, ids) for lane, ids in parts]
         found = await asyncio.gather(
             *orders, return_exceptions=True
         )  # what one has claimed is sent, whatever others do
         for (lane, _), claims in zip(parts, found, strict=True):
             if not isinstance(claims, BaseException):
-                self._start(claims, lane, claimed_at)
+                self._start(claims, lane, claimed_at, may_wait=cuts == self._cuts)
         for error in found:
             if isinstance(error, BaseException):
                 raise error
@@ -205,11 +206,11 @@ class Claimer:
             lane.is_full_until = time.monotonic() + FULL_S
         return claims
 
-    def _start(self, claims: list[Claim], lane: Lane, claimed_at: float) -> None:
+    def _start(self, claims: list[Claim], lane: Lane, claimed_at: float, *, may_wait: bool) -> None:
         # crash point: claim-known
         for claim in claims:
             self._in_hand[claim.key] = (claim, lane)
-        if self.is_closed or not lane.is_open(time.monotonic()):
+        if self.is_closed or not may_wait or not lane.is_open(time.monotonic()):
             self.release(lane)
             return
         lane.in_hand += len(claims)
@@ -252,7 +253,14 @@ class Claimer:
     # -- its size, and its end ----------------------------------------------------------------------------------------
 
     def resize(self, concurrency: int) -> None:
-        """Claim for so many requests in flight from now on."""
+        """Claim for so many requests in flight from now on.
+
+        Where they become fewer, everything goes back that is claimed, or just being claimed, and not sent: what waits
+        for a slot may wait for ever, and others may claim it.
+        """
+        if concurrency < self._concurrency:
+            self._cuts += 1
+            self.release()
         self._concurrency = concurrency
         self.intake.resize(HINTS_PER_SLOT * concurrency)
         self.wake()

@@ -116,8 +116,8 @@ class Lane:
         """
         async with AsyncExitStack() as places:
             for slots in filter(None, (self._own, self._slots)):
-                if not await slots.enter():
-                    return None
+                if not owner.holds(claim) or not await slots.enter():
+                    return None  # it went back: nobody may wait with what is not theirs
                 places.callback(slots.leave)
             return await self._send(claim, claimed_at, owner)
 

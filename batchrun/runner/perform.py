@@ -166,11 +166,9 @@ class Performer:
         """Have at most so many requests in flight from now on; what is in flight beyond that finishes first."""
         if concurrency == self.concurrency:
             return
-        if concurrency < self.concurrency:  # what waits for a slot may wait for ever: others may claim it
-            self._claimer.release()
         self.concurrency = concurrency
-        self.lanes.resize(concurrency)
         self._claimer.resize(concurrency)
+        self.lanes.resize(concurrency)
 
     def close(self) -> None:
         """Start no further send; what is in flight goes on."""

@@ -4,6 +4,7 @@ import asyncio
 import time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,15 @@ from batchrun.core.retry import OnUnknown
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.backlog import Place
+from batchrun.ledger.claims import Claim
 from batchrun.ledger.climbs import LIMIT_EVENT
+from batchrun.ledger.commit import ClaimOrder, GroupCommit
 from batchrun.ledger.events import read_events
 from batchrun.ledger.reports import report_attempts
 from batchrun.ledger.sweeps import bury
 from batchrun.runner.ends import EndKind
 from batchrun.runner.feed import Feed
+from batchrun.runner.perform import Performer
 from batchrun.runner.session import Session
 from tests.runner.bench import Bench, Endpoint, Queue, broken, reply, until
 
@@ -254,6 +258,45 @@ def test_the_first_signal_drains_and_the_second_makes_doubts_of_what_is_in_fligh
     end = bench.run(twice)
     assert (end.kind, end.signal) == (EndKind.ABORTED, 2)
     assert bench.counts == {"completed": 8, "in_doubt": 4, "pending": 88}
+
+
+@pytest.mark.parametrize("moment", ["while it is claimed", "before it waits", "while it waits"])
+def test_a_claim_goes_back_when_the_last_slot_goes_to_somebody_else(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, count=1, concurrency=1)
+    claim, perform = GroupCommit.claim, Performer._perform
+
+    async def lose_the_slot() -> None:
+        async def claimed_too_late(commit: GroupCommit, order: ClaimOrder) -> list[Claim]:
+            claims = await claim(commit, order)
+            performer.resize(0)
+            return claims
+
+        async def begun_too_late(self: Performer, *arguments: Any) -> None:
+            self.resize(0)
+            await perform(self, *arguments)
+
+        async def waiting_too_long(self: Performer, *arguments: Any) -> None:
+            self.lanes.slots.in_use = 1  # by a request that ends when nobody has a slot any more
+            asyncio.get_running_loop().call_later(0.01, self.resize, 0)
+            asyncio.get_running_loop().call_later(0.02, self.lanes.slots.leave)
+            await perform(self, *arguments)
+
+        if moment == "while it is claimed":
+            monkeypatch.setattr(GroupCommit, "claim", claimed_too_late)
+        else:
+            too_late = begun_too_late if moment == "before it waits" else waiting_too_long
+            monkeypatch.setattr(Performer, "_perform", too_late)
+        session = bench.session()
+        performer = session._performer
+        session.start()
+        performer.intake.put(1)
+        await until(lambda: performer.concurrency == 0 and not performer._tasks and not bench.counts["running"])
+        await session.finish()
+
+    asyncio.run(lose_the_slot())
+    assert (bench.counts, bench.endpoint.sent) == ({"pending": 1}, [])
 
 
 def test_a_cost_limit_is_never_passed_and_stops_the_job(tmp_path: Path) -> None:

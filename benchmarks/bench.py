@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from batchrun.ledger.engines import journal_mode, sqlite_module
-from benchmarks import embedded, large, orders, peers, scaled, startup
+from benchmarks import embedded, large, orders, scaled, startup
 from benchmarks.figures import HEAD, Board
+from benchmarks.peers.speed import measure as speed_of_peers
 from benchmarks.report import Conditions, write_table
 
 RESULT = Path("build/bench.json")
@@ -29,7 +30,7 @@ PARTS: dict[str, Callable[[Board, int], None]] = {
     "order": orders.measure,
     "scaled": scaled.measure,
     "large": lambda board, _runs: large.measure(board),
-    "peers": peers.measure,
+    "peers": speed_of_peers,
 }
 
 

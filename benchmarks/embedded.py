@@ -74,7 +74,7 @@ def submit(folder: Path, base_url: str, *, prelude: str | None = None) -> Cost:
     )
     told = json.loads(cost.out)
     total, done = told["counts"]["total"], told["counts"]["completed"]
-    if (told["attempts"]["total"], done) != (total, total):
+    if (told["attempts"]["sent"], done) != (total, total):
         raise SystemExit(f"{told['attempts']['total']} attempts for {total} items: {told['counts']}")
     return cost
 

@@ -58,7 +58,7 @@ class Scene:
                     spent, left = self._watch(crew, child, mock, workers)
                     cost = child.wait()
                 requests = mock.stats()["requests"]
-            if cost.code or requests != crew.count or json.loads(cost.out)["attempts"]["total"] != crew.count:
+            if cost.code or requests != crew.count or json.loads(cost.out)["attempts"]["sent"] != crew.count:
                 raise SystemExit(f"{requests} requests for {crew.count} items, exit {cost.code}:\n{cost.err}")
             return Sample(crew.count / span_s(log), spent / left * 1000, self._rss_mb)
 

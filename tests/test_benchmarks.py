@@ -1,12 +1,16 @@
 """The benchmarks' own sums: what a figure says, which goal it meets, and the table that a document gets."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.bench import DOCUMENT, PARTS
 from benchmarks.figures import Board, Figure, Sample, in_turn
 from benchmarks.jobs import sharing
 from benchmarks.report import BEGIN, END, Conditions, write_table
+
+NAMED = re.compile(r'PARTS="?([a-z ]+)"?')
 
 
 @pytest.mark.parametrize(
@@ -54,3 +58,9 @@ def test_a_document_keeps_all_but_its_old_table(tmp_path: Path) -> None:
     assert "old" not in text
     for told in ("make bench", "| some work | 1 x |", "Not measured: a peer: it could not be installed."):
         assert told in text
+
+
+def test_make_bench_finds_every_part_that_the_documents_name() -> None:
+    named = {word for line in NAMED.findall(DOCUMENT.read_text()) for word in line.split()}
+    assert named
+    assert named <= set(PARTS)

@@ -36,6 +36,7 @@ LONG = (
     "tests/bench/test_bench_command.py",
     "tests/cli/test_terminal.py",
     "tests/cli/test_series.py",
+    "tests/cli/test_shadow.py",
     "tests/test_demo.py",
     "tests/test_local.py",
 )

@@ -12,6 +12,7 @@ from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.report import format_of, write
 from batchrun.cli.say import emit, put
+from batchrun.cli.shadow import FINISHED, Second, send_both, shadow_options
 from batchrun.cli.subjects import SUBJECT
 from batchrun.core.printable import columns_taken
 from batchrun.errors import UsageFault
@@ -19,6 +20,7 @@ from batchrun.errors import UsageFault
 if TYPE_CHECKING:
     from batchrun.bench.comparing import Comparison
     from batchrun.bench.report.content import Report, Table
+    from batchrun.cli.shadow import Sent
     from batchrun.core.measuring.answers import AnswerPair
     from batchrun.core.measuring.comparison import Limit
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the comparison as a report: FILE.html or FILE.md.",
 )
+@shadow_options
 def command(
     context: Context,
     a: str,
@@ -55,18 +58,48 @@ def command(
     force: bool,
     answers: Path | None,
     output: Path | None,
+    shadow: str | None,
+    **about: Any,
 ) -> int:
     """Put two results or two jobs side by side: latency, errors, cost, answers.
 
     A and B are result files or jobs; without B, the two groups of one result. Where the ranges of three rounds or more
     overlap there is no clear difference. Answers of two jobs are compared by their items' ids.
+
+    With --shadow, A is a spec: a share of its input is sent to its endpoint and to URL, as two jobs like any other. The
+    same command again goes on where they stand.
     """
+    wanted = _limits(limits)
+    sent = None
+    if shadow is not None:
+        if b is not None:
+            raise UsageFault("--shadow compares a spec with itself, elsewhere", hint=f"leave out {b!r}")
+        sent = send_both(context, a, Second(shadow, **about))
+        if not sent.is_over:
+            return sent.exit_code
+        a, b, force = f"{sent.name}-a", f"{sent.name}-b", force or sent.has_other_model
+    code = _compare(context, a, b, wanted, is_forced=force, answers=answers, output=output, sent=sent)
+    if sent is None or (code and sent.exit_code in FINISHED):
+        return code
+    return sent.exit_code
+
+
+def _compare(
+    context: Context,
+    a: str,
+    b: str | None,
+    wanted: "Sequence[Limit]",
+    *,
+    is_forced: bool,
+    answers: Path | None,
+    output: Path | None,
+    sent: "Sent | None",
+) -> int:
     from batchrun.bench.comparing import compare
     from batchrun.bench.report.compared import compare_report
     from batchrun.bench.report.measured import field_table
     from batchrun.bench.subject import read_subject
 
-    wanted = _limits(limits)
     first = read_subject(a, context.ledger)
     second = None if b is None else read_subject(b, context.ledger)
     with ExitStack() as stack:
@@ -75,13 +108,13 @@ def command(
             raise UsageFault("only two jobs have answers to compare", hint="name two jobs of this ledger")
         ledger = stack.enter_context(context.ledger()) if are_jobs else None
         each = _writer(stack, answers) if answers is not None else _nothing
-        found = compare(first, second, limits=wanted, is_forced=force, ledger=ledger, each=each)
+        found = compare(first, second, limits=wanted, is_forced=is_forced, ledger=ledger, each=each)
     experiments = [field_table(one.measurement) for one in (first, second) if one is not None]
     report = compare_report(found, experiments)
     if output is not None:
         write(output, _text(format_of(output), report))
     if context.json:
-        emit("comparison", _json(found, report))
+        emit("comparison", _json(found, report, sent))
     else:
         for line in _lines(found, report, experiments):
             put(line)
@@ -157,7 +190,7 @@ def _table(shown: "Table") -> Iterator[str]:
         yield f"  {'  '.join(cells)}"
 
 
-def _json(found: "Comparison", report: "Report") -> dict[str, Any]:
+def _json(found: "Comparison", report: "Report", sent: "Sent | None") -> dict[str, Any]:
     from dataclasses import asdict
 
     from batchrun.bench.report.compared import change_words
@@ -192,4 +225,5 @@ def _json(found: "Comparison", report: "Report") -> dict[str, Any]:
             "samples": [{"custom_id": one.custom_id, "a": one.a, "b": one.b} for one in tally.samples],
         },
         "broken": [{"limit": one.limit.text, "words": one.words} for one in found.broken],
+        "shadow": None if sent is None else {"items": sent.items, "share": sent.share, "seed": sent.seed},
     }

@@ -39,7 +39,7 @@ def run_in_turn(context: Context, series: "Sequence[Ready]", wish: "Wish") -> in
     """
     with context.house(makes_ledger=True) as house:
         try:
-            _register_all(context, house, series, wish)
+            register_all(context, house, series, wish)
         except KeyboardInterrupt:
             again = next_lines([typed_again()])[0]
             say(context, f"stopped before all jobs were registered; nothing was sent\n{again}")
@@ -51,13 +51,13 @@ def run_in_turn(context: Context, series: "Sequence[Ready]", wish: "Wish") -> in
             ended.append(_take_turn(context, ready, wish))
             if ended[-1].is_last:
                 break
-            _forget_session()
+            forget_session()
     finally:
         _overview(context, series, ended)
     return worst(turn.exit_code for turn in ended)
 
 
-def _register_all(context: Context, house: "House", series: "Sequence[Ready]", wish: "Wish") -> None:
+def register_all(context: Context, house: "House", series: "Sequence[Ready]", wish: "Wish") -> None:
     """Register the jobs, so that what the ledger has against one of them is said while nothing was sent yet.
 
     Those that stand in the ledger come first: they may be refused, and then nothing new was written.
@@ -141,7 +141,7 @@ def _say_failed(context: Context, ready: "Ready", error: BatchrunError) -> None:
     emit("job_error", {"job_id": ready.task_id, "error": about})
 
 
-def _forget_session() -> None:
+def forget_session() -> None:
     """Let the memory of an ended session go: it was frozen for the collector, and there may be many jobs to come."""
     gc.unfreeze()
     gc.collect()

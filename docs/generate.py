@@ -42,6 +42,8 @@ MEANINGS = {
     "price.output_per_1m_usd": "price of a million output tokens",
     "price.cached_input_per_1m_usd": "price of a million input tokens read from the provider's cache",
     "price.cache_write_per_1m_usd": "price of a million input tokens written into the provider's cache",
+    "price.source": "where these amounts are from: your words, or whose prices were looked up",
+    "price_from": "`genai-prices`, or `genai-prices:PROVIDER`: whose prices hold where none is written",
     "price.per_request_usd": "price of a request, on top of its tokens",
     "BATCHRUN_BASE_URL": "the endpoint, where the spec names none",
     "BATCHRUN_API_KEY": "the key, where the spec's `api_key_env` names no variable",

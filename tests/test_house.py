@@ -32,6 +32,7 @@ DOORS = [
     (["jinja2"], ["files", "bench"]),
     (["pyarrow"], ["files"]),
     (["pynvml"], ["bench"]),
+    (["genai_prices"], ["endpoint"]),
     (["jsonschema_rs"], ["core"]),
     (["structlog"], ["cli", "wiring"]),
 ]

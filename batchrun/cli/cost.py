@@ -12,6 +12,7 @@ from batchrun.core.printable import clip, columns_taken, one_line
 from batchrun.core.wording import several
 
 if TYPE_CHECKING:
+    from batchrun.core.prices import Price
     from batchrun.core.states import AttemptState
     from batchrun.ledger.receipt import Bill
     from batchrun.runner.receipt import Receipt
@@ -60,6 +61,11 @@ def receipt_text(receipt: "Receipt") -> Iterator[str]:
     width = min(LABEL_COLUMNS, max(columns_taken(label) for label, _ in [("by endpoint", total), *causes, *endpoints]))
     for title, rows in (("by cause", causes), ("by endpoint", endpoints)):
         yield from _table(title, rows, width=width, is_priced=receipt.price is not None)
+    if receipt.has_several_prices:
+        yield "  prices"
+        for address, price in receipt.prices.items():
+            said = "not known" if price is None else f"{rates_text(price)} ({price.source or 'from the spec'})"
+            yield f"    {one_line(address)}  {one_line(said)}"
 
 
 _THEIRS = "by what the endpoint says of itself"
@@ -86,11 +92,19 @@ def _unbounded(receipt: "Receipt", bill: "Bill") -> int:
 
 def price_text(receipt: "Receipt") -> str:
     """Say what is charged, and where that is known from."""
-    from batchrun.core.prices import amount_text
-
     price = receipt.price
     if price is None:
         return 'not known: add "price" to the spec, and submit it again'
+    words, source = rates_text(price), one_line(price.source or "from the spec")
+    if receipt.has_several_prices:
+        return f"at most {words} ({source}; each request costs what its own endpoint asks)"
+    return f"{words} ({source})"
+
+
+def rates_text(price: "Price") -> str:
+    """Say what a million tokens cost, and a request."""
+    from batchrun.core.prices import amount_text
+
     rates = [
         (price.input_per_1m_usd, "in"),
         (price.output_per_1m_usd, "out"),
@@ -98,10 +112,7 @@ def price_text(receipt: "Receipt") -> str:
         (price.cache_write_per_1m_usd, "in into a cache"),
     ]
     words = ", ".join(f"${amount_text(rate)} {kind}" for rate, kind in rates if rate is not None) + ", a million tokens"
-    words += f"; ${amount_text(price.per_request_usd)} a request" if price.per_request_usd else ""
-    if receipt.has_several_prices:
-        return f"at most {words} (from the spec; each request costs what its own endpoint asks)"
-    return f"{words} (from the spec)"
+    return words + (f"; ${amount_text(price.per_request_usd)} a request" if price.per_request_usd else "")
 
 
 def _tokens(bill: "Bill") -> str:
@@ -147,7 +158,7 @@ def _json(receipt: "Receipt") -> dict[str, Any]:
     price, limit = receipt.price, receipt.limit_pusd
     return {
         "job_id": receipt.job.task_id,
-        "price": None if price is None else price.model_dump(mode="json") | {"source": "spec"},
+        "price": None if price is None else price.model_dump(mode="json") | {"source": price.source or "spec"},
         "max_cost_usd": None if limit is None else usd(limit),
         "total": _bill_json(receipt, receipt.total),
         "by_cause": [

@@ -1,7 +1,8 @@
 """From a checked spec to a job in the ledger: new, the same again, or with changes that somebody accepts."""
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from batchrun.core.wording import several
 from batchrun.errors import BadInput, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from batchrun.core.concurrency import Concurrency
     from batchrun.ledger.jobs import Job
@@ -76,9 +77,39 @@ def refuse_limit_without_price(found: "Sequence[Found]") -> None:
     Raises:
         BadInput: naming each.
     """
-    without = [spec.where for spec in found if spec.checked.spec.dearest is None]
+    without = [spec.where for spec in found if not spec.checked.spec.is_priced]
     if without:
         raise BadInput([Fault(where, "--max-cost needs a 'price' in the spec", "add price") for where in without])
+
+
+def priced(settings: "Settings", found: "Found") -> "Found":
+    """Look up the prices that the spec asks for, if it does: they are then as if written in it.
+
+    Raises:
+        BadInput: a price is not known.
+        EndpointFault: no address.
+        UsageFault: the package that has the prices is not installed.
+    """
+    from batchrun.runner.price_lookup import with_prices
+    from batchrun.wiring import name_endpoints
+
+    spec = found.checked.spec
+    if spec.price_from is None:
+        return found
+    named = name_endpoints(settings, base_url=spec.base_url, api_key_env=spec.api_key_env, endpoints=spec.endpoints)
+    addresses = [one.base_url for one in named]
+    return replace(found, checked=with_prices(found.checked, addresses, where=found.where, on=datetime.now(UTC)))
+
+
+def looked_up(found: "Found") -> "Iterator[str]":
+    """Say each price that was looked up, and where: nobody has written it."""
+    from batchrun.cli.cost import rates_text
+
+    spec = found.checked.spec
+    prices = [(f"{one.base_url}: ", one.price) for one in spec.endpoints] or [("", spec.price)]
+    for whose, price in prices:
+        if spec.price_from is not None and price is not None and price.source is not None:
+            yield f"{whose}{rates_text(price)} ({price.source})"
 
 
 def override(settings: "Settings", found: "Found", wish: Wish, addresses: tuple[str, ...] = ()) -> "Overrides":

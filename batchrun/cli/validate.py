@@ -32,10 +32,13 @@ def command(context: Context, specs: tuple[Path, ...], max_errors: int) -> int:
 
     Several specs, or a .jsonl with one a line, are checked together, as `submit` takes them.
     """
+    from batchrun.cli.registering import priced
     from batchrun.runner.specs import check_specs
 
     with Live(context) as live:
         found = check_specs(specs, max_faults=max_errors, watch=partial(show_checking, live))
+    if any(spec.checked.spec.price_from for spec in found):
+        found = [priced(context.settings(), spec) for spec in found]
     for spec in found:
         if context.json:
             emit("validation", _json(spec))
@@ -48,12 +51,16 @@ def command(context: Context, specs: tuple[Path, ...], max_errors: int) -> int:
 
 
 def _lines(spec: "Found", *, columns: int) -> Iterator[str]:
+    from batchrun.cli.registering import looked_up
+
     seen = spec.checked.survey
     yield f"ok  spec   {spec.where}"
     yield f"ok  input  {several(seen.items, 'item')}, ids unique, {_size(seen.size_bytes)}"
     if seen.first is not None:
         head = f"    asks   line {seen.first.line_no}: "
         yield head + clip(one_line(seen.first.words) or "(nothing that can be shown)", columns - len(head))
+    for price in looked_up(spec):
+        yield f"ok  price  {price}"
     for warning in spec.checked.warnings:
         yield f"warn  {warning}"
         yield f"      hint: {warning.hint}"

@@ -16,6 +16,15 @@ _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")  # Decimal itself would take " 1_0 ",
 _PER_TOKEN = Decimal(PUSD) / 1_000_000
 
 
+AMOUNTS = (
+    "input_per_1m_usd",
+    "output_per_1m_usd",
+    "cached_input_per_1m_usd",
+    "cache_write_per_1m_usd",
+    "per_request_usd",
+)
+
+
 class Price(BaseModel):
     """What the endpoint charges, in USD per million tokens. What is None is not known."""
 
@@ -30,6 +39,7 @@ class Price(BaseModel):
         default=None, ge=0, le=10_000, description="USD per million prompt tokens written into the provider's cache"
     )
     per_request_usd: Decimal = Field(default=Decimal(0), ge=0, le=10_000, description="USD per request, beside tokens")
+    source: str | None = Field(default=None, min_length=1, max_length=300, description="where these amounts are from")
 
     @property
     def is_free(self) -> bool:
@@ -38,7 +48,7 @@ class Price(BaseModel):
             (self.input_per_1m_usd, self.output_per_1m_usd, self.cache_write_per_1m_usd, self.per_request_usd)
         )
 
-    @field_validator("*", mode="before")
+    @field_validator(*AMOUNTS, mode="before")
     @classmethod
     def _exact(cls, value: object) -> object:
         return exact_amount(value)
@@ -47,13 +57,15 @@ class Price(BaseModel):
 def dearest(prices: Sequence[Price | None]) -> Price | None:
     """Return a price that none of these is above; None where one of them is not known.
 
-    Amounts that only some of them know stand as they know them.
+    Amounts that only some of them know stand as they know them; a source that all of them share stands too.
     """
     if not prices or any(price is None for price in prices):
         return None
-    columns = {name: [getattr(price, name) for price in prices] for name in Price.model_fields}
+    columns = {name: [getattr(price, name) for price in prices] for name in AMOUNTS}
     known = {name: [amount for amount in amounts if amount is not None] for name, amounts in columns.items()}
-    return Price(**{name: max(amounts) for name, amounts in known.items() if amounts})
+    sources = {price.source for price in prices if price is not None}
+    source = sources.pop() if len(sources) == 1 else None
+    return Price(**{name: max(amounts) for name, amounts in known.items() if amounts}, source=source)
 
 
 def exact_amount(value: object) -> object:

@@ -21,6 +21,7 @@ OF_ONE_ENDPOINT = ("base_url", "rpm", "tpm")  # not beside `endpoints`: there ea
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 KEY_HEADER = re.compile(r"([A-Za-z0-9]+-)*[Ii]dempoten(cy|t)-[A-Za-z0-9-]{1,32}\Z")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+PRICE_BOOK = re.compile(r"genai-prices(:[a-z0-9][a-z0-9._-]{0,99})?\Z")
 
 
 def _allowed(value: object) -> int | str:
@@ -156,6 +157,9 @@ class JobSpec(BaseModel):
         description="tokens used in any minute, prompts and answers, at the most",
     )
     price: Price | None = Field(default=None, description="USD per million tokens")
+    price_from: str | None = Field(
+        default=None, description='"genai-prices", or "genai-prices:PROVIDER": whose prices hold where none is written'
+    )
     max_cost_usd: Decimal | None = Field(
         default=None, gt=0, le=1_000_000, description="no send that could take the job above this"
     )
@@ -167,6 +171,11 @@ class JobSpec(BaseModel):
         default=1800.0, gt=0, description="how long to wait for an endpoint that went away"
     )
     metadata: dict[str, str] = Field(default_factory=dict, description="yours; kept with the job")
+
+    @property
+    def is_priced(self) -> bool:
+        """True where what a request costs is written here, or will be looked up before anything is sent."""
+        return self.price_from is not None or self.dearest is not None
 
     @property
     def dearest(self) -> Price | None:
@@ -208,6 +217,13 @@ class JobSpec(BaseModel):
     @classmethod
     def _variable(cls, value: str | None) -> str | None:
         return _name_of_variable(value)
+
+    @field_validator("price_from")
+    @classmethod
+    def _price_book(cls, value: str | None) -> str | None:
+        if value is not None and not PRICE_BOOK.match(value):
+            raise ValueError("must be genai-prices, or genai-prices:PROVIDER such as genai-prices:openai")
+        return value
 
     @field_validator("idempotency_header")
     @classmethod

@@ -188,7 +188,7 @@ def _cross_faults(spec: JobSpec, where: str, text: str) -> list[Fault]:
                 "keep it in one of the two",
             )
         )
-    if spec.max_cost_usd is not None and spec.dearest is None:
+    if spec.max_cost_usd is not None and not spec.is_priced:
         faults.append(Fault(place(where, text, "max_cost_usd"), "'max_cost_usd' needs a 'price'", "add price"))
     for key in OF_ONE_ENDPOINT if spec.endpoints else ():
         if getattr(spec, key) is not None:

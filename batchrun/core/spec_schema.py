@@ -6,12 +6,14 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from batchrun.core.client_options import CLIENT_OPTIONS
+from batchrun.core.prices import AMOUNTS
 from batchrun.core.spec import (
     ENDPOINT_PATHS,
     ENV_NAME,
     KEY_HEADER,
     NEVER_IN_PARAMS,
     OF_ONE_ENDPOINT,
+    PRICE_BOOK,
     SYSTEM_PATHS,
     TASK_ID,
     JobSpec,
@@ -27,6 +29,7 @@ _LIMIT_NEEDS_PRICE = {
     "then": {
         "anyOf": [
             {"required": ["price"], "properties": {"price": {"type": "object"}}},
+            {"required": ["price_from"], "properties": {"price_from": {"type": "string"}}},
             {
                 "required": ["endpoints"],
                 "properties": {
@@ -65,8 +68,9 @@ def spec_schema() -> dict[str, Any]:
     _branch(properties["endpoint"], "string")["enum"] = list(ENDPOINT_PATHS)
     _branch(properties["params"], "object")["propertyNames"] = {"not": {"$ref": "#/$defs/NotInParams"}}
     _branch(properties["max_cost_usd"], "string")["pattern"] = _LIMIT
-    for amount in schema["$defs"]["Price"]["properties"].values():
-        _branch(amount, "string")["pattern"] = _PRICE
+    _branch(properties["price_from"], "string")["pattern"] = _pattern(PRICE_BOOK)
+    for amount in AMOUNTS:
+        _branch(schema["$defs"]["Price"]["properties"][amount], "string")["pattern"] = _PRICE
     refused = {"description": "never in a request's body", "enum": [*NEVER_IN_PARAMS, *sorted(CLIENT_OPTIONS)]}
     return {
         "$schema": DIALECT,

@@ -132,7 +132,10 @@ def register_job(
     except IntegrityError:
         return None
     job = find_job(connection, task_id)
-    record_event(connection, job.id, "registered", at=now, detail={"total": total, "input_digest": input_digest})
+    # The prices as they were: the spec holds those of the day only.
+    prices = {"price": spec.get("price")} | {one["base_url"]: one["price"] for one in spec.get("endpoints") or ()}
+    detail = {"total": total, "input_digest": input_digest} | ({"prices": prices} if prices["price"] else {})
+    record_event(connection, job.id, "registered", at=now, detail=detail)
     return job
 
 

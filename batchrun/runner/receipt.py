@@ -30,8 +30,16 @@ class Receipt:
     @property
     def has_several_prices(self) -> bool:
         """True where `price` is the most that an endpoint asks, and another one asks less."""
-        prices = [one["price"] for one in self.job.spec.get("endpoints") or ()]
+        prices = list(self.prices.values())
         return any(price != prices[0] for price in prices)
+
+    @property
+    def prices(self) -> dict[str, Price | None]:
+        """What each of several endpoints asks, by its address."""
+        return {
+            one["base_url"]: None if one["price"] is None else Price.model_validate(one["price"])
+            for one in self.job.spec.get("endpoints") or ()
+        }
 
     @property
     def limit_pusd(self) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Literal
 
 from batchrun import __version__
 from batchrun.bench.gpus import Gpus
@@ -39,6 +40,7 @@ from batchrun.runner.gear import Arrival, Gear, Voice
 from batchrun.runner.hold import working
 from batchrun.runner.submit import Overrides, effective_spec, register
 
+Tokenizer = Callable[[Candidate, Sequence[bytes]], Sequence[int] | None]  # tokens of requests; None: it does not tell
 PATIENCE = 3  # retries of what is in no figure: a single refusal must not end a measurement before it begins
 PROBE_WORDS = (20, 200)  # of the prompts by which words are counted in tokens
 
@@ -51,6 +53,7 @@ class Means:
     gear: Gear
     voice: Voice
     gpus: Gpus | None = None
+    tokenizer: Tokenizer = lambda candidate, bodies: None  # the server's own
     pause: Callable[[float], None] = time.sleep
 
 
@@ -69,6 +72,7 @@ class Result:
 @dataclass
 class _State:
     lengths: dict[str, Lengths] = field(default_factory=dict)
+    counted_by: dict[str, Literal["usage", "tokenize"]] = field(default_factory=dict)
     servers: dict[str, str | None] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
 
@@ -128,30 +132,37 @@ def _get_to_know(plan: Plan, means: Means, candidate: Candidate, prompts: Prompt
     probes = Prompts(prompts.seed, prompts.nonce).write(
         RequestSet("probe", shapes), exact, run=f"probe {candidate.name}"
     )
-    watch = Watch()
     patient = partial(_perform, plan, means, candidate, retry_times=PATIENCE)
-    seen = patient(probes, f"{candidate.name}-probe", concurrency=1, watch=watch)
-    state.servers[candidate.name] = watch.server
-    state.lengths[candidate.name] = _lengths(candidate, words, seen.requests)
+    told = means.tokenizer(candidate, [_body_of(plan, candidate, prompt) for prompt in probes])
+    if told is None:
+        watch = Watch()
+        seen = patient(probes, f"{candidate.name}-probe", concurrency=1, watch=watch)
+        state.servers[candidate.name] = watch.server
+        pairs = [(words[one.name], one.prompt_tokens) for one in seen.requests if one.prompt_tokens is not None]
+    else:
+        pairs = [(words[prompt.name], tokens) for prompt, tokens in zip(probes, told, strict=True)]
+    state.counted_by[candidate.name] = "usage" if told is None else "tokenize"
+    state.lengths[candidate.name] = _lengths(candidate, pairs)
     if not plan.warm_up:
         return
     sizes = sorted(set(plan.requests.shapes))
     few = RequestSet("warm-up", tuple(sizes[number % len(sizes)] for number in range(plan.warm_up)))
     limit = plan.max_tokens[0] if plan.max_tokens else None
     warm = prompts.write(few.limited(limit), state.lengths[candidate.name], run=f"warm-up {candidate.name}")
-    seen = patient(warm, f"{candidate.name}-warm-up", concurrency=plan.warm_up, watch=Watch())
+    watch = Watch(server=state.servers.get(candidate.name))
+    seen = patient(warm, f"{candidate.name}-warm-up", concurrency=plan.warm_up, watch=watch)
+    state.servers[candidate.name] = watch.server
     counted = {prompt.name: prompt for prompt in warm}
     _correct(state, candidate, few, counted, seen.requests)
 
 
-def _lengths(candidate: Candidate, words: dict[str, int], seen: Sequence[Measured]) -> Lengths:
-    pairs = [(words[one.name], one.prompt_tokens) for one in seen if one.prompt_tokens is not None]
+def _lengths(candidate: Candidate, pairs: Sequence[tuple[int, int]]) -> Lengths:
     try:
         return Lengths.through(pairs)
     except ValueError as error:
         raise EndpointFault(
             f"{candidate.base_url} does not say how many tokens a prompt has ({error}): lengths would be a guess",
-            hint="measure an endpoint that reports `usage`; vLLM, SGLang and llama.cpp do",
+            hint="measure an endpoint that reports `usage` or has `/tokenize`; vLLM, SGLang and llama.cpp do",
         ) from None
 
 
@@ -177,9 +188,10 @@ def _run(plan: Plan, means: Means, candidate: Candidate, step: Step, prompts: Pr
     due_s = None
     if not plan.pattern.is_closed:
         due_s = plan.pattern.schedule(len(written), step.level, seed=plan.seed + step.round_no)
-    watch = Watch(due_s=due_s, gpus=means.gpus, server=state.servers[candidate.name])
+    watch = Watch(due_s=due_s, gpus=means.gpus, server=state.servers.get(candidate.name))
     concurrency = plan.concurrency(step.level)
     seen = _perform(plan, means, candidate, written, step.name, concurrency=concurrency, watch=watch)
+    state.servers[candidate.name] = watch.server
     limits = {prompt.name: prompt.max_tokens for prompt in written}
     measured = tuple(replace(one, max_tokens=limits[one.name]) for one in seen.requests)
     if due_s is None:
@@ -270,10 +282,17 @@ def _perform(
 
 
 def _line(plan: Plan, prompt: Prompt) -> dict[str, object]:
-    is_chat = plan.endpoint.endswith("/chat/completions")
-    asked = {"messages": [{"role": "user", "content": prompt.text}]} if is_chat else {"prompt": prompt.text}
-    body = {**asked, "max_tokens": prompt.max_tokens}
+    body = {**_asked(plan, prompt), "max_tokens": prompt.max_tokens}
     return {"custom_id": prompt.name, "method": "POST", "url": plan.endpoint, "body": body}
+
+
+def _asked(plan: Plan, prompt: Prompt) -> dict[str, object]:
+    is_chat = plan.endpoint.endswith("/chat/completions")
+    return {"messages": [{"role": "user", "content": prompt.text}]} if is_chat else {"prompt": prompt.text}
+
+
+def _body_of(plan: Plan, candidate: Candidate, prompt: Prompt) -> bytes:
+    return json.dumps({"model": candidate.model, **_asked(plan, prompt)}).encode()
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
@@ -300,7 +319,7 @@ def _document(plan: Plan, state: _State) -> Measurement:
         seed=plan.seed,
         is_varied=True,
         shared_prefix_tokens=plan.shared_prefix_tokens,
-        counted_by="usage",
+        counted_by="tokenize" if set(state.counted_by.values()) == {"tokenize"} else "usage",
         is_shuffled=True,
     )
     setup = Setup(

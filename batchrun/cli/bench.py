@@ -13,6 +13,9 @@ from batchrun.cli.say import ask, emit, put, put_whole, say
 from batchrun.errors import UsageFault
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batchrun.bench.measure import Tokenizer
     from batchrun.bench.plan import Candidate, Plan, Step
     from batchrun.core.measuring.document import Measurement, Run
     from batchrun.core.measuring.targets import Targets
@@ -135,7 +138,9 @@ def command(context: Context, **flags: Any) -> int:
         path.write_text(measurement.to_json(), encoding="utf-8")
 
     with context.house(makes_ledger=True) as house:
-        means = Means(house.ledger, house.gear(), _voice(context), find_gpus())
+        means = Means(
+            house.ledger, house.gear(), _voice(context), find_gpus(), tokenizer=_tokenizer(context.settings())
+        )
         result = measure(plan, means, told=lambda step, run: _tell(context, plan, step, run), keep=keep)
     keep(result.measurement)
     if result.stopped is not None:
@@ -243,6 +248,28 @@ def _only_model(settings: "Settings", base_url: str) -> str:
         return models[0]
     said = "lists no models" if not models else f"lists {len(models)} models: {', '.join(models[:5])}"
     raise UsageFault(f"{base_url} {said}", hint="name one: batchrun bench -m MODEL")
+
+
+def _tokenizer(settings: "Settings") -> "Tokenizer":
+    """Make the way to ask a candidate's server how many tokens requests have; one that does not tell gives None."""
+    import asyncio
+
+    from batchrun.endpoint.client import Endpoint
+    from batchrun.endpoint.tokenizing import count_tokens
+    from batchrun.wiring import resolve_api_key
+
+    async def ask_it(base_url: str, bodies: "Sequence[bytes]") -> list[int] | None:
+        key = resolve_api_key(settings, base_url, None)
+        counts: list[int] = []
+        async with Endpoint(base_url, key, concurrency=1, timeout_s=LIMIT_S) as endpoint:
+            for body in bodies:
+                count = await count_tokens(endpoint, body)
+                if count is None:
+                    return None
+                counts.append(count)
+        return counts
+
+    return lambda candidate, bodies: asyncio.run(ask_it(candidate.base_url, bodies))
 
 
 def _voice(context: Context) -> Any:

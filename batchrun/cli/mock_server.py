@@ -37,6 +37,7 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "bad_json_rate": (float, "Share answered with a web page, and billed."),
     "drip_rate": (float, "Share answered in small pieces."),
     "faults_per_item": (int, "Only so many first arrivals of a request may be faulty."),
+    "tokenizes": (bool, "Tell at /tokenize how many tokens a prompt has, as vLLM does."),
     "stores": (bool, 'Keep chat completions that ask for it ("store": true), to be listed by metadata.'),
     "spend_log": (click.Choice(SPEND_LOGS), "Play a LiteLLM proxy with a spend log of costs, or of answers too."),
     "replay_s": (float, "Give an answer again to its Idempotency-Key, unbilled, for so long."),

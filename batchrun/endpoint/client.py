@@ -166,6 +166,13 @@ class Endpoint:
 
         A path without "/v1" is one of the server's own pages, beside the API.
         """
+        return await self._look("GET", path, None, limit_s=limit_s)
+
+    async def post_unbilled(self, path: str, body: bytes, *, limit_s: float) -> Reply | Break:
+        """Send a question that generates nothing and is never billed: the ledger knows nothing of it."""
+        return await self._look("POST", path, body, limit_s=limit_s)
+
+    async def _look(self, method: str, path: str, body: bytes | None, *, limit_s: float) -> Reply | Break:
         session = self._session or self._opened()
         timeout = aiohttp.ClientTimeout(
             total=min(limit_s, self._timeout_s), connect=min(PROBE_S, self._connect_timeout_s)
@@ -174,7 +181,9 @@ class Endpoint:
         url = self._client.ready_url(path) if is_api else self.address.removesuffix("/v1") + path
         exchange = _Exchange()
         try:
-            response = await session.get(url, allow_redirects=False, proxy=self._proxy, timeout=timeout)
+            response = await session.request(
+                method, url, data=body, allow_redirects=False, proxy=self._proxy, timeout=timeout
+            )
             return await exchange.receive(response)
         except Exception as error:
             return self._broken(error, exchange)

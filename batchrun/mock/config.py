@@ -97,6 +97,8 @@ class MockConfig:
     faults_per_item: int | None = None
     """Only so many first arrivals of one body may be faulty; None sets no bound."""
 
+    tokenizes: bool = False
+    """Whether `POST /tokenize` tells how many tokens a prompt has, as vLLM's does; `usage` then says the same."""
     stores: bool = False
     """Whether chat completions with `"store": true` are kept, listed by metadata and found by id."""
     spend_log: str | None = None

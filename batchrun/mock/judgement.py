@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+UNBILLED = ("/tokenize",)  # POSTs that generate nothing: no attempt of any ledger
+
 
 @dataclass(slots=True)
 class Arrival:
@@ -93,7 +95,7 @@ def read_log(path: str | PathLike[str]) -> Judgement:
     for line in _read_lines(path):
         if line["ev"] == "arrive":
             open_arrivals.pop(line["req"], None)
-            if line["method"] == "POST":
+            if line["method"] == "POST" and line["path"] not in UNBILLED:
                 open_arrivals[line["req"]] = _note_arrival(judgement, line)
         elif (arrival := open_arrivals.pop(line["req"], None)) is not None:
             arrival.outcome = line["outcome"]

@@ -11,7 +11,7 @@ from batchrun.mock.config import MockConfig
 from batchrun.mock.dice import Dice
 from batchrun.mock.faults import REFUSALS, Fault, FaultTable
 from batchrun.mock.plan import Arrival, Plan, Stream, Work
-from batchrun.mock.prefix_cache import PrefixCache
+from batchrun.mock.prefix_cache import BYTES_PER_TOKEN, PrefixCache, count_prompt
 from batchrun.mock.response import HTML_BODY, HTML_TYPE, SSE_TYPE, render_chunks, render_error
 from batchrun.mock.stats import Stats
 from batchrun.mock.streams import count_steps, render_steps
@@ -72,7 +72,7 @@ class Planner:
 
     def _plan_work(self, ask: Ask, arrival: Arrival, fault: Fault | None, pace: Pace) -> Plan:
         answers = [] if ask.route is Route.EMBEDDINGS else self._write_answers(ask, arrival)
-        prompt_tokens = max(len(arrival.request.body) // 4, 1)
+        prompt_tokens = self._count_prompt(arrival.request.body)
         cached_tokens = self._read_prompt(arrival.request.body, prompt_tokens)
         usage = Usage(prompt_tokens, sum(answer.token_count for answer in answers), cached_tokens)
         pace = pace.after(self._prompt_token_s * (prompt_tokens - (cached_tokens or 0)))
@@ -88,6 +88,10 @@ class Planner:
             return Plan(200, content_type=SSE_TYPE, work=work, stream=stream, fault=fault, kept=kept)
         body = kept or self._render_body(ask, answers, usage, stamp)
         return Plan(200, body, work=work, fault=fault, kept=kept)
+
+    def _count_prompt(self, body: bytes) -> int:
+        """Count a valid request's prompt: by the prompt alone where it can be asked for, else by the whole body."""
+        return count_prompt(body) if self._config.tokenizes else max(len(body) // BYTES_PER_TOKEN, 1)
 
     def _read_prompt(self, body: bytes, tokens: int) -> int | None:
         """Look a prompt up in the prefix cache; return how many of its tokens were there, None where there is none."""

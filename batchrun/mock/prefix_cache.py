@@ -20,8 +20,7 @@ class PrefixCache:
 
     def read(self, body: bytes) -> int:
         """Read the prompt of a valid request; return how many of its tokens were there already."""
-        fields = json.loads(body)
-        text = json.dumps([fields.get(name) for name in _READ_FIRST]).encode()
+        text = _prompt(body)
         size = TOKENS_PER_BLOCK * BYTES_PER_TOKEN
         chain, before = [], 0
         for start in range(0, len(text) - size + 1, size):  # whole blocks only
@@ -34,3 +33,13 @@ class PrefixCache:
         while len(self._blocks) > self._room:
             self._blocks.popitem(last=False)
         return found * TOKENS_PER_BLOCK
+
+
+def count_prompt(body: bytes) -> int:
+    """Return how many tokens the prompt of a valid request has, whatever else the request asks for."""
+    return max(1, len(_prompt(body)) // BYTES_PER_TOKEN)
+
+
+def _prompt(body: bytes) -> bytes:
+    fields = json.loads(body)
+    return json.dumps([fields.get(name) for name in _READ_FIRST]).encode()

@@ -9,11 +9,13 @@ from batchrun.mock.faults import Fault
 from batchrun.mock.memory import Memory
 from batchrun.mock.plan import Arrival, Plan, refuse
 from batchrun.mock.planner import Planner
+from batchrun.mock.prefix_cache import count_prompt
 from batchrun.mock.response import TEXT_TYPE
 from batchrun.mock.slots import Slots
 from batchrun.mock.stats import Stats, render_metrics, render_stats
 
 GENERATION = {str(route): route for route in Route}
+TOKENIZE = "/tokenize"
 CONTROL_PREFIX = "/__"
 """Paths that only the mock has; what happens there is neither counted nor logged."""
 
@@ -39,6 +41,8 @@ class Router:
             if self._slots.capacity.refuses(self._stats.in_flight):
                 return self._planner.plan_refusal(Fault.RATE_LIMIT)
             return self._memory.note(arrival, self._memory.recall(arrival) or self._planner.plan(route, arrival))
+        if self._config.tokenizes and (method, path) == ("POST", TOKENIZE):
+            return _plan_count(arrival.request.body)
         plan = self._plan_control(arrival) if path.startswith(CONTROL_PREFIX) else self._plan_get(arrival)
         if plan is not None:
             return plan
@@ -83,6 +87,17 @@ class Router:
         except ValueError as error:
             return refuse(400, str(error))
         return Plan(200, self._slots.capacity.render())
+
+
+def _plan_count(body: bytes) -> Plan:
+    """Answer as vLLM's page does: how many tokens a prompt has. Nothing is generated or billed."""
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        return refuse(400, "We could not parse the JSON body of your request.")
+    if not isinstance(fields, dict) or not (fields.get("messages") or fields.get("prompt")):
+        return refuse(400, "Missing required parameter: 'messages' or 'prompt'.")
+    return Plan(200, json.dumps({"count": count_prompt(body), "max_model_len": 1_000_000}).encode())
 
 
 def _render_models(names: tuple[str, ...]) -> bytes:

@@ -158,3 +158,16 @@ def test_the_help_begins_with_an_example_that_works(make_lab: Labs) -> None:
     lab = make_lab()
     run = lab.run(*arguments, "-n", "2", "-c", "2", "--rounds", "1", "--pause", "0")
     assert run.wait() == 0, run.err
+
+
+def test_a_server_with_a_tokenizer_is_asked_for_lengths_and_sent_no_probe(make_lab: Labs) -> None:
+    lab = make_lab(answer_tokens=4, tokenizes=True)
+    flags = ("-w", "300x4", "--pause", "0", "-n", "8", "-c", "2", "--rounds", "1")
+    run = lab.run("bench", *flags, "--warm-up", "1")
+    assert run.wait() == 0, run.err
+    result = measured(lab)
+    assert result.setup.workload.counted_by == "tokenize"
+    mean = sum(row.prompt_tokens or 0 for row in requests_of(result.runs[0])) / 8
+    assert mean == pytest.approx(300, rel=0.03)
+    assert lab.judged().posts == 8 + 1, "the runs and the warm-up alone"
+    assert result.setup.groups[0].server == "batchrun's mock"

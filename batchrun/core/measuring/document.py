@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationEr
 from batchrun.core.measuring.figures import Figures
 from batchrun.core.measuring.ladder import Knee, Range, Step, knee_of
 from batchrun.core.measuring.timings import Measured
+from batchrun.core.printable import clip
 
 VERSION = 1
 KIND = "measurement"
@@ -223,7 +224,9 @@ class Measurement:
             NoMeasurement: it is none, or of a later version.
         """
         try:
-            values = json.loads(text, parse_constant=_no_number)
+            values = json.loads(text, parse_constant=_no_number, parse_float=_amount, parse_int=_count)
+        except _TooLarge as error:
+            raise NoMeasurement(str(error)) from error
         except (ValueError, RecursionError) as error:
             raise NoMeasurement("it is no JSON") from error
         if not isinstance(values, dict) or values.get("kind") != KIND:
@@ -236,8 +239,28 @@ class Measurement:
             raise NoMeasurement(f"it is damaged: {_first_fault(error)}") from error
 
 
+LARGEST = 1e18  # beyond any time, count or rate: sums and products of what is below it are still numbers
+
+
+class _TooLarge(ValueError):
+    """A number that no measurement can have come to."""
+
+
 def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
+
+
+def _amount(digits: str) -> float:
+    value = float(digits)
+    if abs(value) > LARGEST:  # 1e999 is infinity by now
+        raise _TooLarge(f"{clip(digits, 20)} is too large a number for a measurement")
+    return value
+
+
+def _count(digits: str) -> int:
+    if len(digits) > 20 or abs(int(digits)) > LARGEST:
+        raise _TooLarge(f"{clip(digits, 20)} is too large a number for a measurement")
+    return int(digits)
 
 
 def time_text(at: datetime) -> str:

@@ -128,3 +128,13 @@ def test_every_figure_has_a_name() -> None:
     assert None not in values.values()
     with pytest.raises(KeyError):
         value_of(figures, "p98_ttft")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1e308", "1" + "0" * 400, "-" + "9" * 30])
+def test_a_number_that_would_be_infinity_in_a_report_is_refused(measurement: Measurement, number: str) -> None:
+    text = measurement.to_json()
+    for place in ('"duration_s":', '"prompt_tokens":', '"level":'):
+        at = text.index(place) + len(place)
+        end = next(spot for spot in range(at, len(text)) if text[spot] in ",}]")
+        with pytest.raises(NoMeasurement, match="too large a number"):
+            Measurement.from_json(text[:at] + number + text[end:])

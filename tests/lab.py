@@ -306,7 +306,7 @@ class Lab:
 
     def arrivals(self) -> int:
         """Count the requests that the endpoint has seen so far; cheap enough to poll."""
-        return self.log.read_bytes().count(b'"ev":"arrive"') if self.log is not None and self.log.exists() else 0
+        return self.log.read_bytes().count(b'"method":"POST"') if self.log is not None and self.log.exists() else 0
 
     def await_arrivals(self, count: int, *, run: Run, timeout_s: float = 60.0) -> None:
         """Wait until the endpoint has seen `count` requests, or the run has ended."""

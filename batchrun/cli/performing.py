@@ -82,6 +82,20 @@ def perform(
         return hand_over(house.ledger, task_id, wait=wait, prepare=prepare, is_followed=is_followed, **way)
 
 
+def warn_of_models(context: Context, house: "House", job: "Job") -> None:
+    """Say it where an endpoint does not list what the job is about to ask it for; a look that fails says nothing."""
+    from batchrun.ledger.trial import models_asked
+    from batchrun.runner.models import ASKED_S, warnings_within
+
+    with house.ledger.read() as connection:
+        wanted = models_asked(connection, job.id)
+    if not wanted:
+        return
+    endpoints = [way.endpoint for way in house.gear().ways_of(job)]
+    for warning in warnings_within(endpoints, wanted, within_s=ASKED_S):
+        say(context, f"warn  {warning}\n      hint: correct the model, unless this endpoint takes other names too")
+
+
 def show_arrival(context: Context, arrival: "Arrival") -> int:
     """Print how a job ended and return the exit code."""
     if context.json:

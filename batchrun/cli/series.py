@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from batchrun.cli.context import Context
-from batchrun.cli.performing import perform, show_arrival
+from batchrun.cli.performing import perform, show_arrival, warn_of_models
 from batchrun.cli.say import emit, next_lines, put, say, say_error
 from batchrun.cli.standing import arrival_text
 from batchrun.errors import BadInput, BatchrunError, Fault, LedgerFault
@@ -106,6 +106,7 @@ class _Turn(NamedTuple):
 def _take_turn(context: Context, ready: "Ready", wish: "Wish") -> _Turn:
     """Drive one job, and print its summary."""
     from batchrun.cli.registering import going_on
+    from batchrun.runner import submit as verbs
     from batchrun.runner.hold import working
 
     try:
@@ -113,6 +114,8 @@ def _take_turn(context: Context, ready: "Ready", wish: "Wish") -> _Turn:
             context.house() as house,
             working(house.ledger, house.gear(), concurrency=ready.concurrency.high) as worker,
         ):
+            if (job := verbs.find(house.ledger, ready.task_id)) is not None:
+                warn_of_models(context, house, job)
             arrival = perform(
                 context,
                 house,

@@ -11,7 +11,7 @@ from batchrun.cli.context import Context
 from batchrun.cli.context import command as make_command
 from batchrun.cli.live import Live, show_checking
 from batchrun.cli.money import Money
-from batchrun.cli.performing import perform, show_arrival
+from batchrun.cli.performing import perform, show_arrival, warn_of_models
 from batchrun.cli.say import emit, say
 from batchrun.core.wording import several
 from batchrun.errors import UsageFault
@@ -97,6 +97,7 @@ def run_alone(context: Context, ready: "Ready", wish: "Wish") -> int:
             again = f"batchrun submit {ready.where.partition(' line ')[0]}"
             say(context, f"stopped before the job was registered; nothing was sent\nnext:  {again}")
             raise
+        warn_of_models(context, house, job)
         arrival = perform(
             context,
             house,

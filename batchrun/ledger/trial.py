@@ -122,6 +122,18 @@ def models_not_found(connection: Connection, job_id: int, *, limit: int = 3) -> 
     return [model for model in rows if model is not None]
 
 
+def models_asked(connection: Connection, job_id: int, *, looked_at: int = 1_000, limit: int = 10) -> list[str]:
+    """Return the models that the job's first pending items ask for, some of them."""
+    first = (
+        select(items.c.model)
+        .where(items.c.job_id == job_id, items.c.is_current, items.c.state == ItemState.PENDING)
+        .limit(looked_at)
+        .subquery()
+    )
+    rows = connection.execute(select(first.c.model).where(first.c.model.is_not(None)).distinct().limit(limit))
+    return sorted(rows.scalars())
+
+
 def answered_routes(connection: Connection, job_id: int, *, endpoint: str) -> set[str]:
     """Return the routes on which this endpoint has answered items of the job. Reads all of its answered attempts."""
     rows = connection.execute(

@@ -1,12 +1,15 @@
-"""The models that an endpoint does have, told where a job stops because it lacks the wanted one."""
+"""The models that an endpoint does have: told before a job asks for another one, and where it stops for that."""
 
 import asyncio
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from threading import Thread
 from typing import Protocol
 
+from batchrun.endpoint.server import ANY_MODEL
 from batchrun.errors import LedgerFault
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
@@ -15,6 +18,8 @@ from batchrun.runner.ends import End
 
 REASON = "model_not_found"
 NAMED = 10
+ASKED_S = 0.8  # that the start of a job may wait for lists of models, of however many endpoints
+GRACE_S = 0.1
 LEAST = 4  # characters of a name that may stand inside another
 CLOSE = 0.6  # likeness (0..1) from which a name may be what was meant
 
@@ -22,7 +27,64 @@ CLOSE = 0.6  # likeness (0..1) from which a name may be what was meant
 class Lists(Protocol):
     """Lists its models; None where it gives no such list. Never billed, never raises."""
 
+    @property
+    def address(self) -> str: ...
+
     async def models(self) -> list[str] | None: ...
+
+
+class Closes(Lists, Protocol):
+    """One that was opened for this question alone."""
+
+    async def close(self) -> None: ...
+
+
+async def warn_of_unlisted(endpoints: Sequence[Closes], wanted: Sequence[str], *, within_s: float) -> list[str]:
+    """Say of each endpoint that lists its models which of the wanted ones it does not list; close them all.
+
+    A warning and no more: some take names that they do not list. Who gives no list, an empty one, or none in this time,
+    is not spoken of.
+    """
+
+    async def ask(endpoint: Closes) -> str | None:
+        try:
+            async with asyncio.timeout(within_s):
+                names = await endpoint.models()
+        except TimeoutError:
+            return None
+        lacking = [one for one in wanted if names and not is_listed(one, names)]
+        if not lacking or names is None:
+            return None
+        return f"{endpoint.address} does not list {', '.join(map(repr, lacking))}. {models_words(names, lacking)}"
+
+    try:
+        return [said for said in await asyncio.gather(*map(ask, endpoints)) if said is not None]
+    finally:
+        await asyncio.gather(*(one.close() for one in endpoints))
+
+
+def warnings_within(endpoints: Sequence[Closes], wanted: Sequence[str], *, within_s: float) -> list[str]:
+    """Return the warnings that are there within this time, in a thread of their own: a name that takes its time to be
+    resolved cannot be interrupted, only left behind."""
+    found: list[str] = []
+
+    def look() -> None:
+        found.extend(asyncio.run(warn_of_unlisted(endpoints, wanted, within_s=within_s)))
+
+    thread = Thread(target=look, name="models", daemon=True)
+    thread.start()
+    thread.join(within_s + GRACE_S)
+    return list(found)
+
+
+def is_listed(wanted: str, names: Collection[str]) -> bool:
+    """Say whether a model is listed: under its name, under the fuller one that some list it by, or by a pattern.
+
+    Ollama takes `llama3` for `llama3:latest`, Gemini lists `models/` before each name, LiteLLM may list `openai/*`.
+    """
+    if wanted in names or f"{wanted}:latest" in names or f"models/{wanted}" in names:
+        return True
+    return any(ANY_MODEL in name and fnmatchcase(wanted, name) for name in names)
 
 
 async def name_models(end: End, endpoints: Sequence[Lists], ledger: Ledger, job: Job) -> End:

@@ -8,7 +8,7 @@ import pytest
 from batchrun.core.breaker import Trip
 from batchrun.ledger.ledger import Ledger
 from batchrun.runner.ends import End, EndKind
-from batchrun.runner.models import models_words, name_models
+from batchrun.runner.models import is_listed, models_words, name_models, warnings_within
 from tests.runner.jobs import a_job
 
 MANY = [f"model-{number}" for number in range(25)]
@@ -46,13 +46,21 @@ def test_at_most_ten_are_named() -> None:
 class Listing:
     """An endpoint that lists these models, and counts how often it is asked."""
 
-    def __init__(self, names: list[str] | None) -> None:
+    def __init__(self, names: list[str] | None, *, hangs: bool = False) -> None:
+        self.address = "http://127.0.0.1:8000/v1"
         self.names = names
         self.asked = 0
+        self.hangs = hangs
+        self.is_closed = False
 
     async def models(self) -> list[str] | None:
         self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
         return self.names
+
+    async def close(self) -> None:
+        self.is_closed = True
 
 
 MISSING = End(EndKind.TRIPPED, Trip("model_not_found", "404 Not Found: no such model.", 5))
@@ -86,3 +94,37 @@ def test_no_other_end_asks(end: End, tmp_path: Path) -> None:
     listing = Listing(["turbo-2"])
     assert named(end, listing, tmp_path) == end
     assert listing.asked == 0
+
+
+def test_each_endpoint_that_does_not_list_the_model_is_named_and_the_others_are_not() -> None:
+    typo, silent, empty, right = Listing(["turbo-2"]), Listing(None), Listing([]), Listing(["turbo-1", "turbo-2"])
+    asked = [typo, silent, empty, right]
+    said = warnings_within(asked, ["turbo-1"], within_s=30)
+    assert said == [f"{typo.address} does not list 'turbo-1'. Did you mean 'turbo-2'? It has no other"]
+    assert all(one.asked == 1 and one.is_closed for one in asked)
+
+
+def test_an_endpoint_that_does_not_answer_keeps_nobody_from_starting() -> None:
+    hanging, typo = Listing(["a"], hangs=True), Listing(["turbo-2"])
+    assert len(warnings_within([hanging, typo], ["turbo-1"], within_s=0.2)) == 1
+    assert hanging.is_closed
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names", "is_there"),
+    [
+        ("a", ["b", "a"], True),
+        ("llama3", ["llama3:latest"], True),
+        ("llama3", ["llama3:8b"], False),
+        ("gemini-x", ["models/gemini-x"], True),
+        ("openai/gpt-x", ["openai/*"], True),
+        ("gpt-x", ["*"], True),
+        ("gpt-x", ["openai/*"], False),
+        ("A", ["a"], False),
+        ("a[1]", ["a[1]"], True),
+    ],
+)
+def test_a_model_is_listed_under_its_name_and_the_ways_that_servers_write_it(
+    wanted: str, names: list[str], is_there: bool
+) -> None:
+    assert is_listed(wanted, names) is is_there

@@ -21,7 +21,7 @@ from batchrun.errors import BatchrunError
 from batchrun.runner.doctor.finding import Check, Notes
 from batchrun.runner.doctor.gateways import note_gateway
 from batchrun.runner.effective import without_secret
-from batchrun.runner.models import models_words
+from batchrun.runner.models import is_listed, models_words
 
 GETS = 3
 TIMEOUT_S = 2.4  # of one question
@@ -181,7 +181,7 @@ def _note_models(notes: Notes, server: Server, specs: Sequence[JobSpec]) -> None
         told = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED:,} more" if names[MOST_NAMED:] else "")
         notes.ok("models", f"{len(names):,}: {told}" if names else "none listed")
     for wanted in dict.fromkeys(spec.model for spec in specs):
-        found = next((model for model in server.models if model.name == wanted), None)
+        found = next((model for model in server.models if is_listed(wanted, [model.name])), None)
         if found is not None:
             _note_context(notes, found, max(spec.max_tokens for spec in specs if spec.model == wanted))
             continue

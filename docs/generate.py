@@ -42,6 +42,7 @@ MEANINGS = {
     "price.output_per_1m_usd": "price of a million output tokens",
     "price.cached_input_per_1m_usd": "price of a million input tokens read from the provider's cache",
     "price.cache_write_per_1m_usd": "price of a million input tokens written into the provider's cache",
+    "max_prompt_tokens": "the most tokens of a prompt that is more than text (pictures, sound, files)",
     "price.source": "where these amounts are from: your words, or whose prices were looked up",
     "price_from": "`genai-prices`, or `genai-prices:PROVIDER`: whose prices hold where none is written",
     "price.per_request_usd": "price of a request, on top of its tokens",
@@ -56,7 +57,7 @@ KINDS = {
     "concurrency": 'integer, 1 to 10,000, or `"auto"`, or a range such as `"4-64"`',
     "response_schema": "object, name of a file, or `true`",
 }
-UNITS = {"_usd": "USD", "_s": "seconds", "max_tokens": "tokens", "concurrency": "requests", "retry_times": "retries"}
+UNITS = {"_usd": "USD", "_s": "seconds", "_tokens": "tokens", "concurrency": "requests", "retry_times": "retries"}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -82,7 +82,7 @@ def _sum(receipt: "Receipt") -> str:
     if total.possible_pusd:
         words += f", at most {dollars(total.possible_pusd)} on top"
     if unbounded := _unbounded(receipt, total):
-        words += f", and {several(unbounded, 'request')} from when no price was known"
+        words += f", and {several(unbounded, 'request')} whose cost nothing bounds"
     return words
 
 

@@ -71,15 +71,22 @@ class Ready:
         return Concurrency.of(self.plan["concurrency"])
 
 
-def refuse_limit_without_price(found: "Sequence[Found]") -> None:
-    """Refuse `--max-cost` for specs that say no price.
+def refuse_limit(found: "Sequence[Found]") -> None:
+    """Refuse `--max-cost` for specs that say no price, or whose requests nothing bounds.
 
     Raises:
         BadInput: naming each.
     """
-    without = [spec.where for spec in found if not spec.checked.spec.is_priced]
-    if without:
-        raise BadInput([Fault(where, "--max-cost needs a 'price' in the spec", "add price") for where in without])
+    from batchrun.runner.check import unbounded_faults
+
+    faults: list[Fault] = []
+    for one in found:
+        spec, seen = one.checked.spec, one.checked.survey
+        if not spec.is_priced:
+            faults.append(Fault(one.where, "--max-cost needs a 'price' in the spec", "add price"))
+        faults += unbounded_faults(spec, seen, where=one.where, what="--max-cost")
+    if faults:
+        raise BadInput(faults)
 
 
 def priced(settings: "Settings", found: "Found") -> "Found":

@@ -247,7 +247,9 @@ def cost_text(attempts: "AttemptReport", certain: str = "certain") -> str:
     words = f"{dollars(attempts.certain_pusd)} {certain}"
     if attempts.possible_pusd:
         words += f", at most {dollars(attempts.possible_pusd)} {'in doubt' if attempts.possible_requests else 'more'}"
-    return words + (f", and {several(attempts.unbounded, 'request')} without a price" if attempts.unbounded else "")
+    return words + (
+        f", and {several(attempts.unbounded, 'request')} whose cost nothing bounds" if attempts.unbounded else ""
+    )
 
 
 _WARNINGS = {

@@ -51,7 +51,7 @@ def command(context: Context, specs: tuple[Path, ...], **flags: Any) -> int:
 
 def submit(context: Context, specs: "Sequence[Path]", wish: "Wish") -> int:
     """Check the specs with their inputs, register or find their jobs, and drive each as far as is wished."""
-    from batchrun.cli.registering import looked_up, make_ready, priced, refuse_limit_without_price
+    from batchrun.cli.registering import looked_up, make_ready, priced, refuse_limit
     from batchrun.cli.series import run_in_turn
     from batchrun.runner.specs import check_specs
     from batchrun.wiring import check_broker
@@ -61,7 +61,7 @@ def submit(context: Context, specs: "Sequence[Path]", wish: "Wish") -> int:
     for warning in (warning for spec in found for warning in spec.checked.warnings):
         say(context, f"warn  {warning}\n      hint: {warning.hint}")
     if wish.max_cost is not None:
-        refuse_limit_without_price(found)
+        refuse_limit(found)
     settings = context.settings()
     found = [priced(settings, spec) for spec in found]
     for spec in found:

@@ -111,16 +111,14 @@ def _rounded(exact: Decimal) -> int:
     return min(int(exact.to_integral_value(ROUND_CEILING)), MOST_PUSD)
 
 
-def worst_cost_pusd(price: Price | None, *, body_bytes: int, max_output_tokens: int) -> int | None:
-    """Return the most that one attempt can cost.
+def worst_cost_pusd(price: Price, *, prompt_tokens: int, max_output_tokens: int) -> int:
+    """Return the most that an attempt of at most so many tokens can cost.
 
     A token is at least one byte of the request's body for the byte-level vocabularies in use, so the body's length
-    bounds the prompt's tokens.
+    bounds the tokens of a prompt that is text (`core.bounds`).
     """
-    if price is None:
-        return None
     dearest = max(price.input_per_1m_usd, price.cached_input_per_1m_usd or 0, price.cache_write_per_1m_usd or 0)
-    of_tokens = dearest * body_bytes + price.output_per_1m_usd * max_output_tokens
+    of_tokens = dearest * prompt_tokens + price.output_per_1m_usd * max_output_tokens
     return _rounded(of_tokens * _PER_TOKEN + price.per_request_usd * PUSD)
 
 

@@ -163,6 +163,12 @@ class JobSpec(BaseModel):
     max_cost_usd: Decimal | None = Field(
         default=None, gt=0, le=1_000_000, description="no send that could take the job above this"
     )
+    max_prompt_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000_000,
+        description="the most tokens of a prompt that is more than text (pictures, sound, files): its cost at most",
+    )
     error_file: str | None = Field(default=None, min_length=1, description="default: <output>.errors.jsonl")
     fail_on_error: float | None = Field(
         default=None, gt=0, description="stop at this share (below 1) or count of failed items"

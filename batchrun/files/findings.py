@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+from batchrun.core.bounds import beyond_text
 from batchrun.core.line import LineFault
+from batchrun.core.request import Draft
 from batchrun.errors import Fault
 
 
@@ -20,12 +22,22 @@ class Findings:
     def __init__(self, max_faults: int) -> None:
         self.items = 0
         self.rejected = 0
+        self.unbounded = 0  # lines that can be sent and ask for more than text
+        self.first_unbounded: tuple[int, str] | None = None  # the first of them: its line, and for what it asks
         self.first: Glimpse | None = None  # of the first item that can be sent
         self._max_faults = max_faults
         self._first: list[Fault] = []
         self._what: str | None = None  # what is wrong with every faulty line so far, while it is one thing
         self._hint = ""
         self._lines = (0, 0)  # the first and the last faulty line
+
+    def add_item(self, line_no: int, draft: Draft) -> None:
+        """Note one line that can be sent."""
+        self.items += 1
+        # A row makes a text of its fields, and what the job adds is looked at once.
+        if not draft.is_row and (what := beyond_text(draft.own)) is not None:
+            self.unbounded += 1
+            self.first_unbounded = self.first_unbounded or (line_no, what)
 
     def add_fault(self, line_no: int, fault: LineFault) -> None:
         """Note one faulty line."""

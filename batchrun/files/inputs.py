@@ -54,6 +54,8 @@ class Survey:
     skip_invalid: bool
     first: Glimpse | None = None
     names: tuple[str, ...] = ()  # the fields of the first rows, where the lines are rows
+    unbounded: int = 0  # items that ask for more than text, so that their text does not bound their cost
+    first_unbounded: tuple[int, str] | None = None  # the first of them: its line, and for what it asks
 
     def check(self) -> None:
         """Raise BadInput when the job must not start: a faulty line that is not skipped, or nothing to send."""
@@ -106,6 +108,8 @@ def survey(
         skip_invalid=skip_invalid,
         first=findings.first,
         names=tuple(reading.names),
+        unbounded=findings.unbounded,
+        first_unbounded=findings.first_unbounded,
     )
 
 
@@ -161,7 +165,7 @@ def _first_look(reading: Iterable[tuple[int, Draft | LineFault]], census: Census
         else:
             if not findings.items:
                 findings.first = _glimpse(line_no, found)
-            findings.items += 1
+            findings.add_item(line_no, found)
             if found.custom_id is None:
                 census.add_content(found.content_key)
             else:
@@ -177,9 +181,9 @@ def _second_look(
     for line_no, found in reading:
         custom_id, fault = names.settle(found, line_no)
         if fault is None:
-            if not findings.items and isinstance(found, Draft):
-                findings.first = _glimpse(line_no, found)
-            findings.items += 1
+            if isinstance(found, Draft):
+                findings.first = findings.first or _glimpse(line_no, found)
+                findings.add_item(line_no, found)
             continue
         findings.add_fault(line_no, fault)
         if not isinstance(found, LineFault) or found.custom_id not in (None, custom_id):

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from batchrun.core.outcome import RELEASED, Charge
+from batchrun.core.prices import MOST_PUSD
 from batchrun.core.retry import Tries
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.cache import Asking, askers, note_asked
@@ -184,7 +185,8 @@ def within_budget(connection: Connection, job_id: int, item_ids: Sequence[int]) 
     left = job.max_cost_pusd - job.spent_pusd - job.reserved_pusd
     # An item that is not pending cannot be claimed, so it takes no money away from the next.
     pending = select(items.c.id, items.c.worst_pusd).where(items.c.id.in_(item_ids), stands_in("claim"))
-    worst = {row.id: row.worst_pusd or 0 for row in connection.execute(pending)}
+    # What may cost nobody knows how much never fits.
+    worst = {row.id: MOST_PUSD if row.worst_pusd is None else row.worst_pusd for row in connection.execute(pending)}
     fitting = []
     for item_id in item_ids:
         left -= worst.get(item_id, 0)

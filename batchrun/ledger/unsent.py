@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from batchrun.core.states import ItemState
 from batchrun.ledger.ledger import Ledger
@@ -26,6 +26,15 @@ def requests_left(ledger: Ledger, job_id: int) -> Iterator[list[tuple[int, str, 
             return
         yield [(row.id, row.path, bytes(row.body)) for row in found]
         after = found[-1].id
+
+
+def count_unbounded(connection: Connection, job_id: int) -> int:
+    """Count the items that may yet be sent of which it is not known how much they can cost."""
+    ended = (ItemState.COMPLETED, ItemState.REJECTED)
+    query = select(func.count()).where(
+        items.c.job_id == job_id, items.c.is_current, items.c.state.not_in(ended), items.c.worst_pusd.is_(None)
+    )
+    return connection.execute(query).scalar_one()
 
 
 def write_worst(ledger: Ledger, worst: Sequence[tuple[int, int | None]]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from batchrun.core.bounds import beyond_text
 from batchrun.core.request import Defaults
 from batchrun.core.spec import COMPLETIONS_PATH, ENDPOINT_PATHS, JobSpec
 from batchrun.core.spec_check import check_spec, place
@@ -137,6 +138,8 @@ def check_text(
     if source is not None and os.path.isfile(source) and not template_fault:
         seen = survey(source, defaults, max_faults=max_faults, skip_invalid=skip_invalid, watch=watch)
         faults += [] if skip_invalid and seen.items else seen.faults
+    if spec is not None and seen is not None and spec.max_cost_usd is not None:
+        faults += unbounded_faults(spec, seen, where=place(where, text, "max_cost_usd"), what="'max_cost_usd'")
     total = len(faults) + (
         max(0, seen.fault_count - len(seen.faults)) if seen and not (skip_invalid and seen.items) else 0
     )
@@ -153,6 +156,26 @@ def check_text(
     warnings = tuple(_warnings(spec, seen, where, text))
     places = (source.absolute(), output.absolute(), errors.absolute())
     return Checked(spec, defaults, seen, *places, schema=schema, warnings=warnings)
+
+
+def unbounded_faults(spec: JobSpec, seen: Survey, *, where: str, what: str) -> list[Fault]:
+    """Return why the cost of this job cannot be limited, if it cannot: requests that their text does not bound.
+
+    Args:
+        what: sets the limit, in words.
+    """
+    if spec.max_prompt_tokens is not None or (spec.dearest is not None and spec.dearest.is_free):
+        return []
+    if (added := beyond_text(json.dumps(spec.params, separators=(",", ":")).encode())) is not None:
+        asks = f"'params' asks for {added}"
+    elif seen.first_unbounded is not None:
+        line_no, thing = seen.first_unbounded
+        others = f" (and {seen.unbounded - 1:,} more)" if seen.unbounded > 1 else ""
+        asks = f"input line {line_no}{others} asks for {thing}"
+    else:
+        return []
+    said = f"{what} cannot be kept: {asks}, and nothing tells how many tokens that may be"
+    return [Fault(where, said, "add max_prompt_tokens (the model's context, say): so many are set aside for each")]
 
 
 _FILES = ("input_file", "output_file", "error_file")

@@ -15,6 +15,7 @@ from batchrun.runner.finalize import finalize
 from batchrun.runner.gear import Gear
 from batchrun.runner.hold import holding, sweep_all, working
 from batchrun.runner.outage import ENDPOINT_DOWN
+from batchrun.runner.pricing import refuse_unbounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def change(ledger: Ledger, task_id: str, *, dry_run: bool = False, **wanted: Set
 
     Raises:
         JobNotFound, IllegalMove: there is no such job, or it has ended.
-        UsageFault: a limit on the cost of a job without prices.
+        UsageFault: a limit on the cost of a job without prices, or with items that nothing bounds.
     """
     with ledger.write() as connection:
         job = job_moves.find_job(connection, task_id)
@@ -112,6 +113,8 @@ def change(ledger: Ledger, task_id: str, *, dry_run: bool = False, **wanted: Set
             raise UsageFault(
                 f"job {task_id!r} has no prices, so its cost cannot be limited", hint="add price to its spec, submit it"
             )
+        if wanted.get("max_cost_pusd") is not None:
+            refuse_unbounded(connection, job)
         if job.spec.get("endpoints") and not {"rpm", "tpm"}.isdisjoint(name for name in wanted if wanted[name]):
             raise UsageFault(
                 f"job {task_id!r} has several endpoints, each with its own rpm and tpm",

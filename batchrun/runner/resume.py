@@ -14,7 +14,7 @@ from batchrun.ledger.consents import reopen_cancelled
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import count_items
-from batchrun.runner.pricing import reprice
+from batchrun.runner.pricing import refuse_unbounded, reprice
 from batchrun.runner.purged import SEND, refuse_purged
 from batchrun.runner.ranking import rerank
 from batchrun.runner.standing import Standing
@@ -52,6 +52,7 @@ def change_of_mind(
 
     Raises (from the step):
         IllegalMove: the job is in a state from which nothing goes on, or what is to be sent again was purged.
+        UsageFault: a limit on the cost, and items that nothing bounds.
     """
 
     def step(job: Job) -> None:
@@ -66,6 +67,8 @@ def change_of_mind(
             reprice(ledger, job, spec)
             rerank(ledger, job, spec)
         with ledger.write() as connection:
+            if max_cost_pusd is not None and (spec or job.spec)["price"] is not None:
+                refuse_unbounded(connection, job)
             job_moves.change_settings(
                 connection,
                 job.id,

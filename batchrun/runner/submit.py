@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from batchrun.core.bounds import most_pusd
 from batchrun.core.concurrency import Concurrency
 from batchrun.core.order import rank_of
-from batchrun.core.prices import to_pusd, worst_cost_pusd
+from batchrun.core.prices import to_pusd
 from batchrun.core.states import JobState
 from batchrun.core.strata import draw
 from batchrun.errors import BadInput, Fault, IllegalMove, JobBusy, JobNotFound, SpecChanged
@@ -230,7 +231,12 @@ def lines(checked: Checked) -> Iterator[Line]:
             yield Line(item.position, item.line_no, item.custom_id, None, None, item.message, None, None, None)
             continue
         request = item.request
-        worst = worst_cost_pusd(price, body_bytes=len(request.body), max_output_tokens=request.max_output_tokens)
+        worst = most_pusd(
+            price,
+            body=request.body,
+            max_output_tokens=request.max_output_tokens,
+            max_prompt_tokens=checked.spec.max_prompt_tokens,
+        )
         yield Line(
             item.position,
             item.line_no,

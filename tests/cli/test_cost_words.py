@@ -47,7 +47,7 @@ def test_a_cost_that_nobody_can_know_is_said_to_be_unknown(desk: Desk) -> None:
 
 def test_a_price_that_came_later_does_not_hide_what_was_sent_without(desk: Desk) -> None:
     late = standing(desk, price=PRICE, address=FAR)
-    assert money_text(late)[-1] == "  cost      $0.00 certain, and 3 requests without a price"
+    assert money_text(late)[-1] == "  cost      $0.00 certain, and 3 requests whose cost nothing bounds"
     billing = standing_json(late)["billing"]
     assert (billing["certain_usd"], billing["possible_usd"]) == ("0.00", None)
 

@@ -68,7 +68,7 @@ def test_the_worst_case_is_never_below_the_cost(
     read = data.draw(st.integers(0, prompt))
     written = 0 if write is None else data.draw(st.integers(0, prompt - read))
     cost = cost_of(price, Usage(prompt, answer, cached_tokens=read, cache_write_tokens=written))
-    worst = worst_cost_pusd(price, body_bytes=prompt + data.draw(st.integers(0, 9)), max_output_tokens=answer)
+    worst = worst_cost_pusd(price, prompt_tokens=prompt + data.draw(st.integers(0, 9)), max_output_tokens=answer)
     assert cost is not None
     assert worst is not None
     assert worst + 1 >= cost.certain_pusd + cost.open_pusd  # each is rounded up to a picodollar

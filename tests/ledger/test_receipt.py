@@ -101,7 +101,7 @@ def take(connection: Connection, desk: Desk, claimed: Claim, came: Reply | Break
 def test_what_was_billed_lies_between_certain_and_certain_and_possible(ledger: Ledger, is_told_all: bool) -> None:
     dice = random.Random(7)
     price = TRUE if is_told_all else Price(**TRUE.model_dump(include={"input_per_1m_usd", "output_per_1m_usd"}))
-    worst = worst_cost_pusd(TRUE, body_bytes=LONGEST_PROMPT, max_output_tokens=LONGEST_ANSWER)
+    worst = worst_cost_pusd(TRUE, prompt_tokens=LONGEST_PROMPT, max_output_tokens=LONGEST_ANSWER)
     desk = Desk.open(ledger, [line(number, worst_pusd=worst) for number in range(100)])
     true: Counter[object] = Counter()
     with ledger.write() as connection:

@@ -189,7 +189,7 @@ def test_a_missing_model_stops_the_job_once_and_names_those_that_are_there(make_
     )
     assert "do        set \"model\" in the spec ('turbo-opt' now) to one that the endpoint serves" in run.out
     assert "next:  batchrun submit jobs/job.json --accept-changes" in run.out
-    assert endpoint.looks == 1
+    assert endpoint.looks == 2, "before the first request, and when it stops"
     assert lab.judged().billed == 0
     endpoint.follow({})
     lab.write_spec(model="turbo-opt-2")

@@ -104,7 +104,7 @@ def cost_words(receipt: Receipt) -> str:
         return "its cost is unknown, since the spec has no price"
     words = f"it cost {_dollars(total.certain_pusd)} for certain"
     words += f", at most {_dollars(total.possible_pusd)} on top" if total.possible_pusd else ""
-    words += f", and {several(total.unbounded, 'request')} at a price that was not known" if total.unbounded else ""
+    words += f", and {several(total.unbounded, 'request')} whose cost nothing bounds" if total.unbounded else ""
     return words
 
 

@@ -52,6 +52,7 @@ def standing_json(standing: "Standing") -> dict[str, Any]:
             "items_per_s": standing.items_per_s,
             "tokens_per_s": standing.tokens_per_s,
             "active_s": round(standing.active_s, 3),
+            "held_for_s": None if standing.held_for_s is None else round(standing.held_for_s, 3),
         },
         "concurrency": {
             "now": job.concurrency,
@@ -142,6 +143,8 @@ def _details(standing: "Standing") -> list[str]:
         lines.append(f"  {job.reason}: {job.message}")
     if standing.mend:
         lines.append(f"  do        {standing.mend}")
+    if standing.held_for_s is not None:
+        lines.append(f"  waiting   the endpoint asked for a pause: {duration(standing.held_for_s)} of it left")
     if job.state is JobState.IN_PROGRESS and not standing.is_worked_on and not standing.has_died:
         lines.append("  nobody works on it now; every answer is in the ledger")
     if standing.has_died:

@@ -71,6 +71,16 @@ class Job:
         """True from the moment at which a purge began: contents may be missing."""
         return self.purge_began_at is not None
 
+    def held_for_s(self, now: float) -> float | None:
+        """Return what is left of a pause that its endpoint asked for; None where there is none, or none is left.
+
+        One that is longer than it was asked for belongs to a clock that was set back.
+        """
+        if self.throttle_until_at is None or self.throttle_wait_s is None:
+            return None
+        left_s = self.throttle_until_at - now
+        return left_s if 0 < left_s <= self.throttle_wait_s else None
+
 
 def _job(row: Any) -> Job:
     values = dict(row._mapping)

@@ -118,7 +118,7 @@ def _phase(job: Job, now: float, *, is_lonely: bool) -> tuple[str, str | None]:
             return "draining", job.message
         case _ if is_lonely:
             return "waiting", "no worker is at work on this job: batchrun worker starts one"
-        case _ if job.throttle_until_at is not None and job.throttle_until_at > now:
-            return "waiting", "the endpoint asked for a pause"
+        case _ if (left_s := job.held_for_s(now)) is not None:
+            return "waiting", f"the endpoint asked for a pause: {left_s:,.0f} s of it left"
         case _:
             return ("trial" if job.phase == "trial" else "running"), None

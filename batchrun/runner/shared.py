@@ -89,11 +89,9 @@ class SharedSession(Session):
             return
         if is_waiting and self._is_holder() and not self._outage.is_probing and await self._is_any_reachable():
             await self._outage.lift()  # whoever had paused it may be dead
-        if job.throttle_until_at is not None and job.throttle_wait_s is not None:
-            left_s = job.throttle_until_at - time.time()
-            if 0 < left_s <= job.throttle_wait_s:  # another worker was asked to wait: this one waits with it
-                for lane in self._performer.lanes:
-                    lane.pace.wait_until(time.monotonic() + left_s)
+        if (left_s := job.held_for_s(time.time())) is not None:  # another worker was asked to wait
+            for lane in self._performer.lanes:
+                lane.pace.wait_until(time.monotonic() + left_s)
         if job.spec["fail_on_error"] is not None:  # counted over all workers
             self._performer.failures.failed = await asyncio.to_thread(self._count_failed)
         await self._follow(job)

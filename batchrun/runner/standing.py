@@ -40,6 +40,7 @@ class Standing:
     limits: list[dict[str, Any]]  # the latest changes of an adaptive concurrency: at, before, after, reason, message
     slots: int | None  # what workers hold of a shared job's concurrency; None for a job of one process
     has_died: bool  # its holder is certainly dead: seen on its own host only
+    held_for_s: float | None  # what is left of a pause that its endpoint asked for
     active_s: float  # how long processes have worked on it, pauses between them left out
 
     @property
@@ -111,6 +112,7 @@ def read_standing(ledger: Ledger, task_id: str) -> Standing:
             slots=load.wants if load and job.is_shared else None,
             holder={name: holder[name] for name in ("name", "host", "pid")} if holder else None,
             has_died=is_gone and not job.is_shared,  # another worker takes a shared job's chores over by itself
+            held_for_s=job.held_for_s(time.time()) if job.state is JobState.IN_PROGRESS else None,
             active_s=job.active_s + (time.time() - job.held_since_at if job.held_since_at is not None else 0.0),
         )
 

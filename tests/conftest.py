@@ -40,6 +40,8 @@ LONG = (
     "tests/test_demo.py",
     "tests/test_local.py",
 )
+# Of these files, what a change elsewhere breaks: a new table, say, that the ledger to be moved has no row of.
+EVERY_DAY = ("tests/ledger/test_move.py::test_the_ledger_that_is_moved_here_has_rows_in_every_table",)
 SHARES = 4
 
 
@@ -48,7 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get("CI", "").lower() not in ("true", "1") or os.environ.get("ALL_TESTS"):
         return
     today = datetime.now(UTC).date().toordinal() % SHARES
-    late = [item for item in items if item.nodeid.startswith(LONG) and crc32(item.nodeid.encode()) % SHARES != today]
+    long = [item for item in items if item.nodeid.startswith(LONG) and not item.nodeid.startswith(EVERY_DAY)]
+    late = [item for item in long if crc32(item.nodeid.encode()) % SHARES != today]
     config.hook.pytest_deselected(items=late)
     gone = set(late)
     items[:] = [item for item in items if item not in gone]

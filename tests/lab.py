@@ -315,6 +315,11 @@ class Lab:
             assert time.monotonic() < deadline, f"only {self.arrivals()} of {count} requests arrived\n{run.err}"
             run.process.join(0.002)
 
+    def gate(self, admits: int | None) -> None:
+        """Let the endpoint serve so many requests since its start; the others wait until the gate is moved, or gone."""
+        assert self.mock is not None
+        self.mock.resize(admits=admits)
+
     def lines(self, name: str = "out.jsonl") -> list[dict[str, Any]]:
         """Read an output file, each line as strict JSON."""
         path = self.folder / "outputs" / name

@@ -135,7 +135,7 @@ def _head(standing: "Standing", verb: str) -> str:
 
 
 def _details(standing: "Standing") -> list[str]:
-    from batchrun.core.states import JobState
+    from batchrun.core.states import FINAL_JOB_STATES, JobState
 
     job = standing.job
     lines = []
@@ -152,7 +152,7 @@ def _details(standing: "Standing") -> list[str]:
     elif standing.slots and job.state in (JobState.IN_PROGRESS, JobState.CANCELLING):
         slots = f"{standing.slots} {_plural('slot', standing.slots)}"
         lines.append(f"  performed by workers with {slots}, {standing.in_flight} in flight")
-    elif standing.is_worked_on and standing.holder is not None:
+    elif standing.is_worked_on and standing.holder is not None and job.state not in FINAL_JOB_STATES:
         lines.append(f"  performed by {standing.holder['name']}, {standing.in_flight} in flight")
         lines += _pace(standing)
     return [*lines, *_limit_text(standing), *money_text(standing), *warning_text(standing), *_purge_text(standing)]

@@ -14,6 +14,7 @@ class Capacity:
     knee: int | None = None  # above it all of them become slower, so that no more is done
     refuse_above: int | None = None  # above it a request is refused with 429
     slowdown: float = 1.0  # times as long as it would take
+    admits: int | None = None  # a gate: so many are served since the start, the others wait until it is moved
 
     @classmethod
     def of(cls, config: MockConfig) -> "Capacity":
@@ -29,11 +30,13 @@ class Capacity:
         if not isinstance(told, dict) or told.keys() - set(self.__slots__):
             raise ValueError(f"a capacity is an object of {', '.join(self.__slots__)} and nothing else")
         for name, value in told.items():
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            is_number = is_whole or isinstance(value, float)
             if name == "slowdown" and not (is_number and value > 0):
                 raise ValueError(f"'slowdown' is {value!r}, but it must be above 0")
-            if name != "slowdown" and value is not None and not (isinstance(value, int) and is_number and value >= 1):
-                raise ValueError(f"{name!r} is {value!r}, but it must be at least 1, or null")
+            least = 0 if name == "admits" else 1
+            if name != "slowdown" and value is not None and not (is_whole and value >= least):
+                raise ValueError(f"{name!r} is {value!r}, but it must be at least {least}, or null")
         return replace(self, **told)
 
     def render(self) -> bytes:

@@ -81,6 +81,10 @@ class MockProcess:
         """Set the counters to zero, and forget how often each body came."""
         self._ask("POST", "/__reset")
 
+    def resize(self, **told: int | float | None) -> None:
+        """Change what it can do at once (capacity.py), the gate included; `ValueError` if that makes no sense."""
+        self._ask("POST", "/__capacity", json.dumps(told).encode())
+
     def stop(self) -> None:
         """Let it finish what is in flight (see `drain_s`) and wait for its end; harmless if it has ended."""
         if self._child is not None:
@@ -105,11 +109,14 @@ class MockProcess:
             if pipe is not None:
                 pipe.close()
 
-    def _ask(self, method: str, path: str) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         connection = HTTPConnection(self.config.host, self._port, timeout=STATS_TIMEOUT_S)
         try:
-            connection.request(method, path)
-            answer: dict[str, Any] = json.loads(connection.getresponse().read())
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            answer: dict[str, Any] = json.loads(response.read())
+            if response.status != 200:
+                raise ValueError(answer["error"]["message"])
             return answer
         finally:
             connection.close()

@@ -1,4 +1,4 @@
-"""Slots: so many requests are served at once, the others wait first in, first out."""
+"""Slots: so many requests are served at once, the others wait first in, first out; a gate can hold them all."""
 
 from asyncio import AbstractEventLoop
 from collections import OrderedDict
@@ -19,6 +19,7 @@ class Slots:
 
     def __init__(self, capacity: Capacity, loop: AbstractEventLoop) -> None:
         self.capacity = capacity
+        self._admitted = 0  # since the start
         self._loop = loop
         self._running: set[Guest] = set()
         self._waiting: OrderedDict[Guest, None] = OrderedDict()
@@ -45,7 +46,8 @@ class Slots:
 
     @property
     def has_room(self) -> bool:
-        return self.capacity.slots is None or len(self._running) < self.capacity.slots
+        has_slot = self.capacity.slots is None or len(self._running) < self.capacity.slots
+        return has_slot and (self.capacity.admits is None or self._admitted < self.capacity.admits)
 
     def resize(self, capacity: Capacity) -> None:
         """Have another capacity from now on; who is being served stays."""
@@ -56,7 +58,7 @@ class Slots:
     def enter(self, guest: Guest) -> None:
         """Start the guest now, or when its turn comes."""
         if self.has_room:
-            self._running.add(guest)
+            self._admit(guest)
             guest.start()
         else:
             self._waiting[guest] = None
@@ -70,9 +72,13 @@ class Slots:
         else:
             self._waiting.pop(guest, None)
 
+    def _admit(self, guest: Guest) -> None:
+        self._running.add(guest)
+        self._admitted += 1
+
     def _admit_next(self) -> None:
         guest, _ = self._waiting.popitem(last=False)
-        self._running.add(guest)
+        self._admit(guest)
         # Not called from here: a queue of instant answers would nest as deep as it is long.
         self._loop.call_soon(self._start, guest)
 

@@ -33,6 +33,8 @@ class Onlooker:
     def look(self) -> Progress | None:
         """Return this moment of the job; None where nobody works on it: it has ended, stopped, or its process died.
 
+        One that has ended and is held is looked at for a moment longer: with the hold goes the time that it has taken.
+
         A job that is shared may wait for its workers: that is no end.
 
         Raises:
@@ -100,9 +102,9 @@ class Onlooker:
 
 def _has_stopped(job: Job) -> bool:
     """Say whether nobody will go on with the job by themselves; of one held by a process its holder is what tells."""
-    return job.state in FINAL_JOB_STATES or (
-        job.is_shared and job.state is JobState.PAUSED and job.reason != ENDPOINT_DOWN
-    )
+    if not job.is_shared:
+        return job.holder is None
+    return job.state in FINAL_JOB_STATES or (job.state is JobState.PAUSED and job.reason != ENDPOINT_DOWN)
 
 
 def _phase(job: Job, now: float, *, is_lonely: bool) -> tuple[str, str | None]:
@@ -110,7 +112,7 @@ def _phase(job: Job, now: float, *, is_lonely: bool) -> tuple[str, str | None]:
     match job.state:
         case JobState.VALIDATING:
             return "validating", "writing the items to the ledger"
-        case JobState.FINALIZING:
+        case JobState.FINALIZING | JobState.COMPLETED | JobState.CANCELLED | JobState.FAILED:
             return "finalizing", "writing the outputs"
         case JobState.PAUSED if job.reason == ENDPOINT_DOWN:
             return "waiting", f"endpoint down: {job.message}"

@@ -24,7 +24,7 @@ from batchrun.mock.process import MockProcess
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.cli.contract import faults_of, kind_of, read_stream, validator_of
 from tests.lab import Lab, batch_line
-from tests.process.steps import until
+from tests.process.steps import gated, until
 
 CLI = Path(schemas.__file__).parent
 PRICE = {"input_per_1m_usd": 1, "output_per_1m_usd": 2}
@@ -302,12 +302,14 @@ def _streams(show: Show) -> None:
 
 
 def test_a_watched_job_is_a_stream_of_objects(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(latency_ms=700)
+    lab = make_lab()
     lab.write_input(6)
     lab.write_spec(concurrency=2)
-    job = lab.start("submit", "jobs/job.json", "--no-trial", "--json")
-    lab.await_arrivals(1, run=job)
-    watch = lab.run("status", "-w", "--json")
+    with gated(lab, admits=1):
+        job = lab.start("submit", "jobs/job.json", "--no-trial", "--json")
+        lab.await_arrivals(1, run=job)
+        watch = lab.start("status", "-w", "--json")
+        until(lambda: "\n" in watch.out, "it is watched")
     assert watch.wait() == 0, watch.err
     stream = read_stream(watch.out)
     assert len(stream) >= 2

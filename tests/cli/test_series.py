@@ -16,7 +16,7 @@ from tests.cli.contract import read_stream
 from tests.core.specs import spec_of
 from tests.lab import Lab, batch_line
 from tests.process.limits import small_files
-from tests.process.steps import until_said
+from tests.process.steps import gated, interrupted, until_said
 
 SECRET = "sk-Wq83nVzL0pTr5KyB"
 Scripted = Callable[..., tuple[Lab, ScriptedEndpoint]]
@@ -125,11 +125,12 @@ def test_a_job_that_another_process_performs_is_left_to_it(make_lab: Callable[..
 
 
 def test_the_jobs_are_taken_as_they_were_when_the_series_began(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(latency_ms=150)
+    lab = make_lab()
     write_all(lab, "a", "b")
-    run = lab.start("submit", "jobs/all.jsonl", "--no-trial")
-    lab.await_arrivals(1, run=run)
-    (lab.folder / "inputs" / "b.jsonl").write_text("no JSON any more\n")
+    with gated(lab, admits=1):
+        run = lab.start("submit", "jobs/all.jsonl", "--no-trial")
+        lab.await_arrivals(1, run=run)
+        (lab.folder / "inputs" / "b.jsonl").write_text("no JSON any more\n")
     assert run.wait() == 0, run.err
     assert lab.standing("b").counts[ItemState.COMPLETED] == 12
 
@@ -153,10 +154,11 @@ def test_a_signal_stops_the_whole_series_and_names_the_way_on(
 ) -> None:
     lab = make_lab(latency_ms=200)
     write_all(lab, "a", "b", "c")
-    run = lab.start("submit", "jobs/all.jsonl", "--no-trial", "-c", "2")
-    lab.await_arrivals(2, run=run)
-    run.kill(number)
-    until_said(run, "draining")
+    with gated(lab, admits=2):
+        run = lab.start("submit", "jobs/all.jsonl", "--no-trial", "-c", "2")
+        lab.await_arrivals(2, run=run)
+        run.kill(number)
+        until_said(run, "draining")
     assert run.wait() == code, run.err
     assert "batchrun resume a" in run.out
     assert "b has had no turn" in run.out
@@ -170,12 +172,9 @@ def test_a_signal_stops_the_whole_series_and_names_the_way_on(
 
 
 def test_a_series_that_was_killed_is_gone_on_with_by_the_same_command(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(latency_ms=50)
+    lab = make_lab()
     write_all(lab, "a", "b", "c", b={"on_unknown": "retry", "retry_times": 3})
-    run = lab.start("submit", "jobs/all.jsonl", "--no-trial")
-    lab.await_arrivals(16, run=run)
-    run.kill()
-    run.wait()
+    interrupted(lab, at=16, command=("submit", "jobs/all.jsonl", "--no-trial"))
     assert lab.run("submit", "jobs/all.jsonl", "--no-trial").wait() == 0
     assert states(lab, *"abc") == [JobState.COMPLETED] * 3
     assert [len(lab.lines(f"{name}.jsonl")) for name in "abc"] == [12, 12, 12]

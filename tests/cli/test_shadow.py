@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.lab import Lab, Run
+from tests.process.steps import gated
 
 REFUSED = {"status": 400, "json": {"error": {"message": "no", "code": "context_length_exceeded"}}}
 CUT = {"break_at": "head", "billed": True}
@@ -101,10 +102,11 @@ def test_a_kill_in_the_middle_bills_no_item_twice(make_lab: Callable[..., Lab]) 
     assert other.log is not None
     lab.write_input(24)
     lab.write_spec(concurrency=4)
-    run = lab.start("compare", "jobs/job.json", "--shadow", other.base_url, "--share", "100")
-    other.await_arrivals(6, run=run)
-    run.kill(signal.SIGKILL)
-    assert run.wait() == -9
+    with gated(other, admits=6):
+        run = lab.start("compare", "jobs/job.json", "--shadow", other.base_url, "--share", "100")
+        other.await_arrivals(6, run=run)
+        run.kill(signal.SIGKILL)
+        assert run.wait() == -9
     again = shadowed(lab, other.base_url, "--share", "100")
     assert again.wait() in (0, 6), again.err
     found, judged = again.json, other.judged()

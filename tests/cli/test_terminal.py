@@ -19,7 +19,7 @@ from batchrun.cli.say import columns_of
 from batchrun.core.states import AttemptState, ItemState, JobState
 from tests.cli.contract import read_stream
 from tests.cli.terminal import Terminal, terminal
-from tests.lab import Lab
+from tests.lab import Lab, Run
 from tests.process.limits import slow_disk
 from tests.process.steps import TASK, process_state, until, until_standing
 
@@ -34,6 +34,14 @@ def _lab(make_lab: Callable[..., Lab], *, count: int = COUNT, **settings: object
     lab.write_input(count)
     lab.write_spec(price={"input_per_1m_usd": 1, "output_per_1m_usd": 2}, max_cost_usd=5)
     return lab
+
+
+def _under_way(lab: Lab) -> Run:
+    """Start a job whose endpoint has answered 20 requests, and answers no other one until the gate is gone."""
+    lab.gate(20)
+    run = lab.start(*SUBMIT)
+    until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] == 20, "it is under way")
+    return run
 
 
 def _assert_clean(shown: Terminal) -> None:
@@ -243,10 +251,11 @@ def test_a_stream_is_as_wide_as_its_own_terminal(monkeypatch: pytest.MonkeyPatch
 def test_another_terminal_shows_the_same_display_and_the_same_closing_words(make_lab: Callable[..., Lab]) -> None:
     lab = _lab(make_lab, error_rate=0.1, count=200)
     lab.env["BATCHRUN_HEARTBEAT_S"] = "0.2"
-    run = lab.start(*SUBMIT)
-    until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] > 20, "it is under way")
+    run = _under_way(lab)
     with terminal(lab, "status", TASK, "-w", "--exit-status") as shown:
-        text = shown.until(lambda text: "items/s" in text, "it is followed")
+        shown.until(lambda text: f"{TASK} running" in text, "it is followed")
+        lab.gate(None)
+        text = shown.until(lambda text: "items/s" in text, "its speed is told")
         for words in (f"{TASK} running", "in flight", "tokens/s", "p50", "of $5.00", "last failure"):
             assert words in text
         code = shown.wait()
@@ -257,12 +266,12 @@ def test_another_terminal_shows_the_same_display_and_the_same_closing_words(make
 
 def test_ctrl_c_stops_looking_and_not_the_job(make_lab: Callable[..., Lab]) -> None:
     lab = _lab(make_lab)
-    run = lab.start(*SUBMIT)
-    until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] > 5, "it is under way")
+    run = _under_way(lab)
     with terminal(lab, "status", TASK, "-w") as shown:
         shown.until(lambda text: "running" in text, "it is followed")
         shown.press(b"\x03")
         assert shown.wait() == 130
+    lab.gate(None)
     screen = shown.screen
     assert (screen.unknown, screen.broken, screen.has_cursor) == ([], [], True)
     for words in (f"{TASK} running", f"/{COUNT}", "speed  ", "in flight"):  # the last moment is left to be read
@@ -273,9 +282,10 @@ def test_ctrl_c_stops_looking_and_not_the_job(make_lab: Callable[..., Lab]) -> N
 
 def test_a_follower_in_a_pipe_writes_plain_lines_and_then_the_closing_words(make_lab: Callable[..., Lab]) -> None:
     lab = _lab(make_lab)
-    run = lab.start(*SUBMIT)
-    until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] > 5, "it is under way")
-    follower = lab.run("status", TASK, "-w", "--exit-status")
+    run = _under_way(lab)
+    follower = lab.start("status", TASK, "-w", "--exit-status")
+    until(lambda: "\n" in follower.out, "it is followed")
+    lab.gate(None)
     assert follower.wait() == run.wait() == 0
     first, *rest = follower.out.splitlines()
     assert re.match(rf"\S+Z {TASK} phase=\w+ done=\d+/{COUNT} completed=\d+ failed=0 in_doubt=0 in_flight=\d", first)
@@ -284,8 +294,7 @@ def test_a_follower_in_a_pipe_writes_plain_lines_and_then_the_closing_words(make
 
 def test_a_follower_whose_reader_has_gone_ends_quietly(make_lab: Callable[..., Lab]) -> None:
     lab = _lab(make_lab)
-    run = lab.start(*SUBMIT)
-    until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] > 5, "it is under way")
+    run = _under_way(lab)
     for options in ("", "--json"):
         ended = subprocess.run(
             ["bash", "-c", f"{sys.executable} -m batchrun status {TASK} -w {options} | head -1"],
@@ -298,14 +307,16 @@ def test_a_follower_whose_reader_has_gone_ends_quietly(make_lab: Callable[..., L
         )
         assert ended.stderr == ""
         assert len(ended.stdout.splitlines()) == 1
+    lab.gate(None)
     assert run.wait() == 0
 
 
 def test_a_follower_for_scripts_prints_one_object_a_line(make_lab: Callable[..., Lab]) -> None:
     lab = _lab(make_lab)
-    run = lab.start(*SUBMIT)
-    until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] > 5, "it is under way")
-    follower = lab.run("status", TASK, "-w", "--json", "--exit-status")
+    run = _under_way(lab)
+    follower = lab.start("status", TASK, "-w", "--json", "--exit-status")
+    until(lambda: "\n" in follower.out, "it is followed")
+    lab.gate(None)
     assert follower.wait() == run.wait() == 0
     objects = read_stream(follower.out)
     assert [one["state"] for one in objects][-1] == JobState.COMPLETED
@@ -314,9 +325,8 @@ def test_a_follower_for_scripts_prints_one_object_a_line(make_lab: Callable[...,
 
 
 def test_a_job_that_nobody_performs_is_not_followed_for_ever(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, count=2_000)  # not over before it is killed, however slow the machine
-    run = lab.start(*SUBMIT)
-    until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] > 5, "it is under way")
+    lab = _lab(make_lab)
+    run = _under_way(lab)
     with terminal(lab, "status", TASK, "-w", "--exit-status") as shown:
         shown.until(lambda text: "running" in text, "it is followed")
         run.kill()

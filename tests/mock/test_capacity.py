@@ -35,7 +35,7 @@ def test_the_capacity_is_changed_while_it_runs_and_who_waits_comes_in() -> None:
                 await guest.send("POST", CHAT, write_body())
             await client.wait_for_stats(running=1, waiting=2)
             answer = await client.ask("POST", "/__capacity", b'{"slots": 2, "knee": 4}')
-            assert answer.json == {"slots": 2, "knee": 4, "refuse_above": None, "slowdown": 1.0}
+            assert answer.json == {"slots": 2, "knee": 4, "refuse_above": None, "slowdown": 1.0, "admits": None}
             await client.wait_for_stats(running=2, waiting=1)
             await client.ask("POST", "/__capacity", b'{"slots": null}')
             await client.wait_for_stats(running=3, waiting=0)
@@ -46,8 +46,41 @@ def test_the_capacity_is_changed_while_it_runs_and_who_waits_comes_in() -> None:
     run(test)
 
 
+def test_a_gate_lets_so_many_through_and_holds_the_others_until_it_is_moved() -> None:
+    async def test() -> None:
+        async with running() as (server, client):
+            await client.ask("POST", "/__capacity", b'{"admits": 2}')
+            guests = [await Client.connect(server.port) for _ in range(4)]
+            for guest in guests[:2]:
+                await guest.send("POST", CHAT, write_body())
+                assert (await guest.read()).status == 200
+            for guest in guests[2:]:
+                await guest.send("POST", CHAT, write_body())
+            await client.wait_for_stats(running=0, waiting=2)
+            await client.ask("POST", "/__capacity", b'{"slots": 9}')  # which is no word about the gate
+            await client.wait_for_stats(running=0, waiting=2)
+            await client.ask("POST", "/__capacity", b'{"admits": 3}')
+            assert (await guests[2].read()).status == 200
+            await client.wait_for_stats(running=0, waiting=1)
+            await client.ask("POST", "/__capacity", b'{"admits": null}')
+            assert (await guests[3].read()).status == 200
+
+    run(test)
+
+
 @pytest.mark.parametrize(
-    "told", ["[]", "{", '{"slots": 0}', '{"knee": "8"}', '{"slowdown": 0}', '{"slowdown": null}', '{"speed": 1}', "7"]
+    "told",
+    [
+        "[]",
+        "{",
+        '{"slots": 0}',
+        '{"admits": -1}',
+        '{"knee": "8"}',
+        '{"slowdown": 0}',
+        '{"slowdown": null}',
+        '{"speed": 1}',
+        "7",
+    ],
 )
 def test_a_capacity_that_makes_no_sense_is_refused_and_changes_nothing(told: str) -> None:
     with pytest.raises(ValueError, match=r".+"):

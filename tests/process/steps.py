@@ -2,7 +2,8 @@
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from batchrun.ledger.spool import read_frames
 from batchrun.ledger.sweeps import open_attempt
 from batchrun.runner.standing import Standing
 from tests.lab import Lab, Run, assert_accounts_agree
+from tests.process.limits import stop_after_a_chunk
 
 Seen = TypeVar("Seen")
 TASK = "batch-001"
@@ -69,14 +71,19 @@ def until_said(run: Run, words: str, *, timeout_s: float = PATIENCE_S) -> None:
     until(look, f"{run.arguments} said {words!r}", timeout_s=timeout_s)
 
 
-def kill_with_answers_in_hand(lab: Lab, run: Run, count: int) -> None:
-    """Kill a process when it has received `count` answers that the ledger, held by us, has not taken yet."""
+def kill_with_answers_in_hand(lab: Lab, run: Run, count: int) -> int:
+    """Kill a process when it has received answers that the ledger, held by us, has not taken yet.
+
+    Returns:
+        How many they are: `count`, or some more that came before it was dead, to what it had claimed ahead.
+    """
     ledger = lab.ledger()
     try:
         with ledger.write() as connection:
             until(lambda: _answers_in_hand(lab, connection) >= count, f"{count} answers lie in the spool alone")
             run.kill()
             run.process.join()
+            return _answers_in_hand(lab, connection)
     finally:
         ledger.close()
 
@@ -87,12 +94,14 @@ def _answers_in_hand(lab: Lab, connection: Any) -> int:
     return sum(open_attempt(connection, frame.key) is not None for frame in frames)
 
 
-def stop_while_registering(lab: Lab, run: Run) -> None:
-    """Stop a process (SIGSTOP) in the middle of registering a job, at a moment when it does not lock the ledger."""
-    until_standing(lab, lambda standing: sum(standing.counts.values()) > 0, "a part of the items is registered")
-    stop_between_writes(lab, run)
+def start_and_stop_while_registering(lab: Lab, *command: str) -> Run:
+    """Start a process that stops (SIGSTOP) when a part of a job's items is registered, and does not lock the ledger."""
+    run = lab.start(*command, before=stop_after_a_chunk)
+    until(lambda: process_state(run.process.pid) == "T", "it has stopped in the middle")
     standing = lab.standing()
-    assert standing.job.state is JobState.VALIDATING, "the registration was over too soon for this test"
+    assert standing.job.state is JobState.VALIDATING
+    assert 0 < sum(standing.counts.values()) < standing.job.total
+    return run
 
 
 def stop_between_writes(lab: Lab, run: Run) -> None:
@@ -114,7 +123,9 @@ def process_state(pid: int) -> str:
 
 
 def is_locked(lab: Lab) -> bool:
-    """Say whether a process is writing to the SQLite ledger."""
+    """Say whether a process is writing to the ledger, or in Postgres in any transaction."""
+    if lab.db is not None and lab.db.startswith("postgresql"):
+        return _is_in_transaction(lab.db)
     module = sqlite_module()
     connection = module.connect(lab.folder / ".batchrun" / "ledger.db", timeout=0, isolation_level=None)
     try:
@@ -125,6 +136,15 @@ def is_locked(lab: Lab) -> bool:
     finally:
         connection.close()
     return False
+
+
+def _is_in_transaction(url: str) -> bool:
+    import psycopg
+
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        found = connection.execute(f"SELECT count(*) {others} AND xact_start IS NOT NULL").fetchone()
+    return found is not None and found[0] > 0
 
 
 def is_reading(run: Run, name: str) -> bool:
@@ -149,12 +169,26 @@ def until_quiet(lab: Lab, *, for_s: float, run: Run) -> int:
 
 
 def interrupted(lab: Lab, *, at: int, command: tuple[str, ...] = ("submit", "jobs/job.json", "--no-trial")) -> Run:
-    """Start a job and kill it when `at` requests have arrived."""
-    run = lab.start(*command)
-    lab.await_arrivals(at, run=run)
-    run.kill()
-    run.process.join()
+    """Start a job and kill it when `at` requests have arrived; more than these are not answered before it is dead."""
+    with gated(lab, admits=at):
+        run = lab.start(*command)
+        lab.await_arrivals(at, run=run)
+        run.kill()
+        assert run.wait() == -9
     return run
+
+
+@contextmanager
+def gated(lab: Lab, *, admits: int) -> Iterator[None]:
+    """Let the lab's mock endpoint, if it has one, serve so many requests since its start while the block lasts.
+
+    No job that needs more is over before the block is, however slow whoever looks at it.
+    """
+    if lab.mock is not None:
+        lab.gate(admits)
+    yield
+    if lab.mock is not None:
+        lab.gate(None)
 
 
 def performer_among(lab: Lab, runs: list[Run]) -> Run:

@@ -15,9 +15,10 @@ from tests.process.steps import (
     TASK,
     assert_never_locked,
     assert_sent_once,
+    gated,
     ids,
     interrupted,
-    stop_while_registering,
+    start_and_stop_while_registering,
 )
 
 SUBMIT = ("submit", "jobs/job.json")
@@ -216,8 +217,7 @@ def test_after_submit_the_input_file_is_not_needed(make_lab: Callable[..., Lab])
 def test_an_input_that_changes_while_it_is_registered_is_refused_and_registered_anew(lab: Lab) -> None:
     lab.write_input(25_000)
     lab.write_spec()
-    run = lab.start(*SUBMIT, "--no-trial")
-    stop_while_registering(lab, run)
+    run = start_and_stop_while_registering(lab, *SUBMIT, "--no-trial")
     lab.write_input(30)
     run.kill(signal.SIGCONT)
     assert run.wait() == 2, run.err
@@ -455,9 +455,10 @@ def test_a_running_job_is_cancelled_from_another_terminal_within_two_seconds(mak
     lab = make_lab(latency_ms=300)
     lab.write_input(100)
     lab.write_spec(concurrency=4)
-    run = lab.start(*SUBMIT, "--no-trial")
-    lab.await_arrivals(8, run=run)
-    cancel = lab.run("cancel", TASK)
+    with gated(lab, admits=8):
+        run = lab.start(*SUBMIT, "--no-trial")
+        lab.await_arrivals(8, run=run)
+        cancel = lab.run("cancel", TASK)
     assert cancel.wait() == 0, cancel.err
     cancelled_at = datetime.now(UTC)
     assert run.wait() == 3, run.err
@@ -598,12 +599,13 @@ def test_status_can_end_with_the_job_s_own_code(make_lab: Callable[..., Lab], ma
     running = make_lab("running", latency_ms=200)
     running.write_input(40)
     running.write_spec(concurrency=4)
-    run = running.start(*SUBMIT, "--no-trial")
-    running.await_arrivals(4, run=run)
-    assert running.run("status", TASK, "--exit-status").wait() == 8
-    assert running.run("status", TASK).wait() == 0
-    run.kill()
-    run.process.join()
+    with gated(running, admits=4):
+        run = running.start(*SUBMIT, "--no-trial")
+        running.await_arrivals(4, run=run)
+        assert running.run("status", TASK, "--exit-status").wait() == 8
+        assert running.run("status", TASK).wait() == 0
+        run.kill()
+        assert run.wait() == -9
     assert running.run("status", TASK, "--exit-status").wait() == 8
     troubled, endpoint = _troubled(make_scripted)
     assert troubled.run("status", TASK, "--exit-status").wait() == 6

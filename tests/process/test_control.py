@@ -24,6 +24,7 @@ def running(request: pytest.FixtureRequest, make_lab: Callable[..., Lab]) -> tup
         lab.env["BATCHRUN_BROKER"] = request.getfixturevalue("redis_url")
         for _ in range(2):
             until_said(lab.start("worker", "--alone", "-c", "8"), "is ready")
+    lab.gate(30)  # until the test has seen to it that there is something left of the job
     run = lab.start(*SUBMIT)
     lab.await_arrivals(30, run=run)
     return lab, run
@@ -43,6 +44,7 @@ def test_a_pause_stops_the_sends_and_resume_goes_on(running: tuple[Lab, Run]) ->
     paused = lab.run("pause", TASK, "--json")
     assert paused.wait() == 0, paused.err
     assert paused.json["applied"]
+    lab.gate(None)
     assert run.wait() == 0, run.err
     at_rest = lab.arrivals()
     assert at_rest < COUNT
@@ -70,6 +72,7 @@ def test_a_lower_concurrency_holds_within_two_seconds_and_a_higher_one_is_used(r
     lab, run = running
     done = lab.run("set", TASK, "-c", "2", "--json").json
     assert done["changes"] == {"concurrency": {"before": 8, "after": 2}}
+    lab.gate(None)
     time.sleep(EFFECT_S)
     assert arrivals_within(lab, 1.0) <= 24, "two at once are twenty a second"
     assert not lab.run("set", TASK, "-c", "2", "--json").json["applied"]
@@ -82,6 +85,7 @@ def test_a_lower_concurrency_holds_within_two_seconds_and_a_higher_one_is_used(r
 def test_a_limit_a_minute_holds_from_the_moment_at_which_it_is_set(running: tuple[Lab, Run]) -> None:
     lab, run = running
     assert lab.run("set", TASK, "--rpm", "300").wait() == 0
+    lab.gate(None)
     time.sleep(EFFECT_S)
     assert 3 <= arrivals_within(lab, 2.0) <= 22, "five a second, and two seconds' share at the beginning"
     lifted = lab.run("set", TASK, "--rpm", "none", "--json").json
@@ -96,4 +100,5 @@ def test_a_limit_on_the_cost_needs_prices_and_something_must_be_set(running: tup
     assert refused.wait() == 2
     assert "has no prices" in refused.err
     assert lab.run("set", TASK).wait() == 2
+    lab.gate(None)
     assert run.wait() == 0, run.err

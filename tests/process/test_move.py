@@ -16,6 +16,7 @@ from tests.process.steps import (
     TASK,
     assert_sent_once,
     assert_settled,
+    gated,
     ids,
     interrupted,
     kill_with_answers_in_hand,
@@ -40,9 +41,11 @@ def lab(make_lab: Callable[..., Lab]) -> Lab:
 
 def drained(lab: Lab, *, at: int, command: tuple[str, ...] = SUBMIT) -> Run:
     """Start a job and stop it in order when `at` requests have arrived."""
-    run = lab.start(*command)
-    lab.await_arrivals(at, run=run)
-    run.kill(signal.SIGINT)
+    with gated(lab, admits=at):
+        run = lab.start(*command)
+        lab.await_arrivals(at, run=run)
+        run.kill(signal.SIGINT)
+        until_said(run, "draining")
     assert run.wait() == 130, run.err
     return run
 
@@ -119,9 +122,10 @@ def test_doubts_and_consents_keep_their_meaning(make_scripted: Callable[..., tup
 
 
 def test_a_ledger_at_work_is_not_moved_and_its_worker_named(lab: Lab, tmp_path: Path) -> None:
-    run = lab.start(*SUBMIT)
-    lab.await_arrivals(5, run=run)
-    refused = lab.run("db", "move", "--to", str(tmp_path / "new.db"))
+    with gated(lab, admits=5):
+        run = lab.start(*SUBMIT)
+        lab.await_arrivals(5, run=run)
+        refused = lab.run("db", "move", "--to", str(tmp_path / "new.db"))
     assert refused.wait() == 1
     assert "is at work: " in refused.err
     assert f"(pid {run.process.pid} on " in refused.err
@@ -175,14 +179,15 @@ def test_of_two_copies_that_are_run_the_second_is_refused(first: str, lab: Lab) 
 
 
 def test_a_copy_made_while_the_job_runs_is_behind_although_that_run_was_the_only_one(lab: Lab) -> None:
-    run = lab.start(*SUBMIT, env={"BATCHRUN_HEARTBEAT_S": "0.1"})
-    lab.await_arrivals(30, run=run)
-    address = copied(lab)
-    seen = read_epoch(lab.folder / OUTPUT)
-    assert seen is not None
-    until(lambda: (now := read_epoch(lab.folder / OUTPUT)) and now.epoch > seen.epoch + 1, "its epoch has moved on")
-    run.kill()
-    run.process.join()
+    with gated(lab, admits=30):
+        run = lab.start(*SUBMIT, env={"BATCHRUN_HEARTBEAT_S": "0.1"})
+        lab.await_arrivals(30, run=run)
+        address = copied(lab)
+        seen = read_epoch(lab.folder / OUTPUT)
+        assert seen is not None
+        until(lambda: (now := read_epoch(lab.folder / OUTPUT)) and now.epoch > seen.epoch + 1, "its epoch has moved on")
+        run.kill()
+        assert run.wait() == -9
     assert_refused(lab.run(*RESUME, "--db", address))
     assert lab.run(*RESUME).wait() in (0, 6), lab.runs[-1].err
     assert_settled(lab, count=COUNT, doubts_at_most=10, concurrency=CONCURRENCY)
@@ -190,9 +195,11 @@ def test_a_copy_made_while_the_job_runs_is_behind_although_that_run_was_the_only
 
 
 def test_a_copy_that_follows_the_original_is_refused_when_that_ends(lab: Lab) -> None:
-    run = lab.start(*SUBMIT, env={"BATCHRUN_HEARTBEAT_S": "30"})
-    lab.await_arrivals(30, run=run)
-    follower = lab.start(*RESUME, "--db", copied(lab), env={"BATCHRUN_DEAD_AFTER_S": "1"})
+    with gated(lab, admits=30):
+        run = lab.start(*SUBMIT, env={"BATCHRUN_HEARTBEAT_S": "30"})
+        lab.await_arrivals(30, run=run)
+        follower = lab.start(*RESUME, "--db", copied(lab), env={"BATCHRUN_DEAD_AFTER_S": "1"})
+        until_said(follower, "following it")
     assert run.wait() == 0, run.err
     assert_refused(follower)
     assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
@@ -202,13 +209,13 @@ def test_a_copy_that_follows_the_original_is_refused_when_that_ends(lab: Lab) ->
 def test_a_copy_leaves_the_answers_of_the_dead_to_the_original(lab: Lab) -> None:
     run = lab.start(*SUBMIT)
     lab.await_arrivals(40, run=run)
-    kill_with_answers_in_hand(lab, run, CONCURRENCY)
+    received = kill_with_answers_in_hand(lab, run, CONCURRENCY)
     spools = list((lab.folder / ".batchrun" / "workers").glob("*.spool.*"))
     assert lab.run("reconcile", TASK, "--db", copied(lab)).wait() in (0, 6), lab.runs[-1].err
     assert all(path.exists() for path in spools)
     resumed = lab.run(*RESUME)
     assert resumed.wait() in (0, 6), resumed.err
-    assert f"{CONCURRENCY} answers it had received are kept" in resumed.err
+    assert f"{received} answers it had received are kept" in resumed.err
     assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY // 4, concurrency=CONCURRENCY)
     assert_sent_once(lab)
 

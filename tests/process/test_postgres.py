@@ -9,7 +9,16 @@ import pytest
 
 from batchrun.core.states import ItemState, JobState
 from tests.lab import Lab, assert_accounts_agree, assert_outputs_whole
-from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, interrupted, performer_among, until_said
+from tests.process.steps import (
+    TASK,
+    assert_sent_once,
+    assert_settled,
+    gated,
+    ids,
+    interrupted,
+    performer_among,
+    until_said,
+)
 
 COUNT, CONCURRENCY = 120, 8
 SUBMIT = ("submit", "jobs/job.json", "--no-trial")
@@ -66,12 +75,14 @@ def test_kill_and_resume_with_the_ledger_in_postgres(number: int, lab: Lab) -> N
 
 def test_of_two_resumes_one_performs_and_the_other_takes_over_in_postgres(lab: Lab) -> None:
     interrupted(lab, at=20, command=SUBMIT)
-    runs = [lab.start(*RESUME) for _ in range(2)]
-    first = performer_among(lab, runs)
-    (other,) = (run for run in runs if run is not first)
-    until_said(other, "following it")
-    lab.await_arrivals(60, run=first)
-    first.kill()
+    with gated(lab, admits=60):
+        runs = [lab.start(*RESUME) for _ in range(2)]
+        first = performer_among(lab, runs)
+        (other,) = (run for run in runs if run is not first)
+        until_said(other, "following it")
+        lab.await_arrivals(60, run=first)
+        first.kill()
+        assert first.wait() == -9
     assert other.wait() in (0, 6), other.err
     assert_settled(lab, count=COUNT, doubts_at_most=20, concurrency=CONCURRENCY)
     assert_sent_once(lab)

@@ -20,7 +20,7 @@ from tests.acceptance.endpoint import ScriptedEndpoint
 from tests.cli.terminal import take_keys, terminal
 from tests.lab import Lab, Run, assert_accounts_agree
 from tests.process.limits import small_disk
-from tests.process.steps import TASK, assert_never_locked, until
+from tests.process.steps import TASK, assert_never_locked, gated, until
 
 ASKED, SAID = "thesecretprompt", "thesecretanswer"
 COUNT = 60
@@ -234,10 +234,10 @@ def test_a_purge_beside_a_running_job_forgets_and_says_that_traces_may_be_left(m
     assert lab.run(*SUBMIT).wait() == 0
     before = sum(in_ledger(lab).values())
     arrived = lab.arrivals()
-    other = lab.start("submit", "jobs/other.json", "--no-trial", "-c", "2")
-    lab.await_arrivals(arrived + 1, run=other)
-    run = lab.run(*PURGE)
-    assert other.process.is_alive(), "it was over too soon for this test"
+    with gated(lab, admits=arrived + 1):
+        other = lab.start("submit", "jobs/other.json", "--no-trial", "-c", "2")
+        lab.await_arrivals(arrived + 1, run=other)
+        run = lab.run(*PURGE)
     assert run.wait() == 9, run.err + run.out
     assert "another process has it open" in run.out
     assert sum(in_ledger(lab).values()) < before / 10

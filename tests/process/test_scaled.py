@@ -12,7 +12,16 @@ import pytest
 from batchrun.core.states import ItemState, JobState
 from batchrun.ledger.engines import sqlite_module
 from tests.lab import Lab, Run, assert_accounts_agree, assert_outputs_whole
-from tests.process.steps import TASK, assert_sent_once, assert_settled, ids, until, until_said
+from tests.process.steps import (
+    TASK,
+    assert_sent_once,
+    assert_settled,
+    gated,
+    ids,
+    stop_between_writes,
+    until,
+    until_said,
+)
 
 SUBMIT = ("submit", "jobs/job.json")
 READY = "is ready"
@@ -47,10 +56,11 @@ def test_three_workers_share_the_concurrency_and_a_killed_ones_part_is_used_agai
     lab.write_input(120)
     lab.write_spec(concurrency=6, on_unknown="retry")
     workers = [worker(lab) for _ in range(3)]
-    run = lab.start(*SUBMIT)
-    lab.await_arrivals(40, run=run)
-    workers[0].kill()
-    killed_at = time.time()
+    with gated(lab, admits=40):
+        run = lab.start(*SUBMIT)
+        lab.await_arrivals(40, run=run)
+        workers[0].kill()
+        killed_at = time.time()
     assert run.wait() == 0, run.err
     assert run.err.count("trial of batch-001: 10 of 120 items") == 1  # no worker has told it
     assert_settled(lab, count=120, concurrency=6)
@@ -112,14 +122,14 @@ def test_whoever_submits_may_leave_and_the_job_goes_on(make_scaled: Callable[...
     detached = lab.run(*SUBMIT, "--detach")
     assert detached.wait() == 0, detached.err
     assert lab.arrivals() == 0
-    crew = worker(lab)
-    lab.await_arrivals(20, run=crew)
-    watching = lab.start("status", TASK, "-w")
-    again = lab.start(*SUBMIT)
-    until_said(again, "Ctrl-C leaves it to them")
-    lab.await_arrivals(30, run=crew)
-    again.kill(signal.SIGINT)
-    assert again.wait() == 130, again.err
+    with gated(lab, admits=30):
+        crew = worker(lab)
+        lab.await_arrivals(30, run=crew)
+        watching = lab.start("status", TASK, "-w")
+        again = lab.start(*SUBMIT)
+        until_said(again, "Ctrl-C leaves it to them")
+        again.kill(signal.SIGINT)
+        assert again.wait() == 130, again.err
     assert "goes on without this command" in again.err
     assert watching.wait() == 0, watching.err
     assert lab.standing().job.state is JobState.COMPLETED
@@ -130,13 +140,14 @@ def test_whoever_submits_may_leave_and_the_job_goes_on(make_scaled: Callable[...
 
 
 def test_a_worker_that_is_told_to_leave_finishes_what_it_has_in_flight(make_scaled: Callable[..., Lab]) -> None:
-    lab = make_scaled(latency_ms=400)
+    lab = make_scaled()
     lab.write_input(40)
     lab.write_spec(concurrency=8)
     leaving, staying = worker(lab), worker(lab)
-    run = lab.start(*SUBMIT)
-    lab.await_arrivals(14, run=run)
-    leaving.kill(signal.SIGTERM)
+    with gated(lab, admits=14):
+        run = lab.start(*SUBMIT)
+        lab.await_arrivals(14, run=run)
+        leaving.kill(signal.SIGTERM)
     assert leaving.wait() == 0, leaving.err
     assert run.wait() == 0, run.err
     assert_sent_once(lab)
@@ -154,14 +165,15 @@ def test_a_stopped_worker_starts_nothing_when_it_wakes_and_its_late_answers_are_
     lab.write_input(60)
     lab.write_spec(concurrency=8)
     frozen, awake = worker(lab), worker(lab)
-    run = lab.start(*SUBMIT)
-    lab.await_arrivals(16, run=run)
-    frozen.kill(signal.SIGSTOP)
-    # As if it were on another host: its lock is not seen, only its counter, and that stands still.
-    for lock in (lab.folder / ".batchrun" / "workers").glob("*.lock"):
-        if lock_holder(lock) == frozen.process.pid:
-            lock.unlink()
-    assert run.wait(60) in (0, 6), run.err  # in Postgres a lock that it may hold is taken back after 20 s
+    with gated(lab, admits=16):
+        run = lab.start(*SUBMIT)
+        lab.await_arrivals(16 + 8, run=run)  # every slot waits for its answer: nothing is on its way when it is stopped
+        stop_between_writes(lab, frozen)
+        # As if it were on another host: its lock is not seen, only its counter, and that stands still.
+        for lock in (lab.folder / ".batchrun" / "workers").glob("*.lock"):
+            if lock_holder(lock) == frozen.process.pid:
+                lock.unlink()
+    assert run.wait(60) in (0, 6), run.err
     before = lab.arrivals()
     frozen.kill(signal.SIGCONT)
     frozen.kill(signal.SIGTERM)
@@ -208,14 +220,15 @@ def test_workers_on_a_copy_of_the_ledger_send_nothing_while_the_original_runs(
     lab.write_input(300)
     lab.write_spec(concurrency=16)
     crew = [worker(lab, "-c", "4") for _ in range(2)]
-    run = lab.start(*SUBMIT, "--no-trial")
-    lab.await_arrivals(40, run=run)
-    copy = lab.folder / "copy.db"
-    module = sqlite_module()
-    connection = module.connect(lab.folder / ".batchrun" / "ledger.db", timeout=20)
-    connection.execute("VACUUM INTO ?", (str(copy),))
-    connection.close()
-    strangers = [worker(lab, "-c", "4", "--db", f"sqlite:///{copy}") for _ in range(2)]
+    with gated(lab, admits=40):
+        run = lab.start(*SUBMIT, "--no-trial")
+        lab.await_arrivals(40, run=run)
+        copy = lab.folder / "copy.db"
+        module = sqlite_module()
+        connection = module.connect(lab.folder / ".batchrun" / "ledger.db", timeout=20)
+        connection.execute("VACUUM INTO ?", (str(copy),))
+        connection.close()
+        strangers = [worker(lab, "-c", "4", "--db", f"sqlite:///{copy}") for _ in range(2)]
     assert run.wait() == 0, run.err
     assert_sent_once(lab)
     assert lab.arrivals() == 300
@@ -241,9 +254,10 @@ def test_a_supervised_worker_is_started_again_when_it_dies(make_scaled: Callable
     lab.write_spec(concurrency=4, on_unknown="retry")
     boss = lab.start("worker", "-c", "4")
     until_said(boss, READY)
-    run = lab.start(*SUBMIT)
-    lab.await_arrivals(20, run=run)
-    os.kill(boss.children()[0], signal.SIGKILL)
+    with gated(lab, admits=20):
+        run = lab.start(*SUBMIT)
+        lab.await_arrivals(20, run=run)
+        os.kill(boss.children()[0], signal.SIGKILL)
     assert run.wait() == 0, run.err
     assert boss.err.count(READY) == 2
     assert "signal SIGKILL" in boss.err

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from batchrun.mock.config import MockConfig
 from batchrun.mock.log import read_log
 from batchrun.mock.process import MockProcess
 from tests.lab import Lab
+from tests.process.steps import until
 
 SLOTS, LATENCY_S = 8, 0.4
 Make = Callable[..., tuple[Lab, list[MockProcess]]]
@@ -36,14 +36,6 @@ def make_several(tmp_path: Path) -> Iterator[Make]:
             return lab, mocks
 
         yield make
-
-
-def change(mock: MockProcess, **capacity: Any) -> None:
-    """Change what an endpoint can do, while it runs."""
-    connection = HTTPConnection("127.0.0.1", mock.port, timeout=10)
-    connection.request("POST", "/__capacity", json.dumps(capacity))
-    assert connection.getresponse().status == 200
-    connection.close()
 
 
 def moments(mocks: list[MockProcess]) -> list[float]:
@@ -86,7 +78,7 @@ def test_three_endpoints_of_which_one_dies_and_one_slows_tenfold_are_used_nearly
         assert run.process.is_alive(), run.err
         time.sleep(0.02)
     mocks[0].kill()
-    change(mocks[1], slowdown=10.0)
+    mocks[1].resize(slowdown=10.0)
     changed_at, done = time.time(), sum(answered(mocks).values())
     assert run.wait(120) == 0, run.err
     began_at = moments(mocks)[0]
@@ -106,12 +98,9 @@ def test_under_hold_no_item_arrives_at_two_endpoints_although_one_of_them_dies(m
     lab, mocks = make_several(*[{"latency_ms": 100.0}] * 2)
     lab.write_input(120)
     lab.write_spec(trial={"size": 0}, endpoints=[{"base_url": mock.base_url} for mock in mocks])
+    mocks[0].resize(admits=10)  # what comes then waits: something is in its hands when it dies
     run = lab.start("submit", "jobs/job.json", "--no-progress")
-    deadline = time.monotonic() + 60
-    while sum(answered(mocks).values()) < 20:
-        assert time.monotonic() < deadline, run.err
-        assert run.process.is_alive(), run.err
-        time.sleep(0.02)
+    until(lambda: mocks[0].stats()["waiting"] > 0, "the first one has answered ten and has others in hand")
     mocks[0].kill()
     assert run.wait(60) == 6, run.err
     logs = [read_log(mock.log_path) for mock in mocks if mock.log_path is not None]

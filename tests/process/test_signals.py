@@ -12,12 +12,13 @@ from tests.process.steps import (
     TASK,
     assert_sent_once,
     assert_settled,
+    gated,
     ids,
     is_reading,
     replace_endpoint,
+    start_and_stop_while_registering,
     start_endpoint,
     stop_between_writes,
-    stop_while_registering,
     until,
     until_quiet,
     until_said,
@@ -37,12 +38,14 @@ def _lab(make_lab: Callable[..., Lab], *, count: int = COUNT, **settings: object
     return lab
 
 
-def _drain(lab: Lab, run: Run, number: int) -> int:
-    """Signal a process once all its slots are in use, and return how many requests had left by then."""
-    lab.await_arrivals(2 * CONCURRENCY, run=run)
-    run.kill(number)
-    until_said(run, "draining")
-    return lab.arrivals()
+def _drained(lab: Lab, number: int) -> tuple[Run, int]:
+    """Start a job, signal its process once all its slots are in use again; return it, and how much had left by then."""
+    with gated(lab, admits=CONCURRENCY):
+        run = lab.start(*SUBMIT)
+        lab.await_arrivals(2 * CONCURRENCY, run=run)
+        run.kill(number)
+        until_said(run, "draining")
+        return run, lab.arrivals()
 
 
 def _assert_resumable(run: Run, *, code: int) -> None:
@@ -52,9 +55,8 @@ def _assert_resumable(run: Run, *, code: int) -> None:
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_the_first_signal_drains(number: int, code: int, make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=250)
-    run = lab.start(*SUBMIT)
-    sent = _drain(lab, run, number)
+    lab = _lab(make_lab)
+    run, sent = _drained(lab, number)
     _assert_resumable(run, code=code)
     assert lab.arrivals() == sent == 2 * CONCURRENCY
     assert lab.judged().by_outcome["answered"] == sent
@@ -109,12 +111,14 @@ def test_a_drain_that_takes_too_long_gives_up_by_itself(make_lab: Callable[..., 
 
 
 def test_a_signal_during_the_trial_drains_and_resume_tries_the_rest_first(make_lab: Callable[..., Lab]) -> None:
-    lab = make_lab(latency_ms=300)
+    lab = make_lab()
     lab.write_input(30)
     lab.write_spec(concurrency=2)
-    run = lab.start("submit", "jobs/job.json")
-    lab.await_arrivals(4, run=run)
-    run.kill(signal.SIGTERM)
+    with gated(lab, admits=2):
+        run = lab.start("submit", "jobs/job.json")
+        lab.await_arrivals(4, run=run)
+        run.kill(signal.SIGTERM)
+        until_said(run, "draining")
     _assert_resumable(run, code=143)
     assert lab.arrivals() == 4
     assert lab.standing().job.phase == "trial"
@@ -129,9 +133,8 @@ def test_a_signal_during_the_trial_drains_and_resume_tries_the_rest_first(make_l
 def test_a_signal_during_registration_leaves_a_job_that_submit_registers_anew(
     number: int, code: int, make_lab: Callable[..., Lab]
 ) -> None:
-    lab = _lab(make_lab, count=25_000)
-    run = lab.start(*SUBMIT)
-    stop_while_registering(lab, run)
+    lab = _lab(make_lab)
+    run = start_and_stop_while_registering(lab, *SUBMIT)
     run.kill(number)
     run.kill(signal.SIGCONT)
     assert run.wait() == code, run.err
@@ -140,10 +143,12 @@ def test_a_signal_during_registration_leaves_a_job_that_submit_registers_anew(
     refused = lab.run(*RESUME)
     assert refused.wait() == 2
     assert "submit" in refused.err
-    again = lab.start(*SUBMIT)
-    lab.await_arrivals(1, run=again)
-    assert sum(lab.standing().counts.values()) == 25_000
-    again.kill(number)
+    with gated(lab, admits=1):
+        again = lab.start(*SUBMIT)
+        lab.await_arrivals(1, run=again)
+        assert sum(lab.standing().counts.values()) == COUNT
+        again.kill(number)
+        until_said(again, "draining")
     assert again.wait() == code
     assert_accounts_agree(lab, is_over=False)
     assert_sent_once(lab)
@@ -164,13 +169,14 @@ def test_a_signal_while_the_input_is_read_ends_at_once_and_leaves_nothing(
 
 
 def test_a_signal_to_a_follower_leaves_the_performer_alone(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=150)
-    run = lab.start(*SUBMIT)
-    lab.await_arrivals(CONCURRENCY, run=run)
-    follower = lab.start(*RESUME)
-    until_said(follower, "following it")
-    follower.kill(signal.SIGTERM)
-    assert follower.wait(5) == 143, follower.err
+    lab = _lab(make_lab)
+    with gated(lab, admits=CONCURRENCY):
+        run = lab.start(*SUBMIT)
+        lab.await_arrivals(CONCURRENCY, run=run)
+        follower = lab.start(*RESUME)
+        until_said(follower, "following it")
+        follower.kill(signal.SIGTERM)
+        assert follower.wait(5) == 143, follower.err
     assert run.wait() == 0, run.err
     assert_settled(lab, count=COUNT, concurrency=CONCURRENCY)
     assert_sent_once(lab)
@@ -192,7 +198,8 @@ def test_a_signal_while_the_endpoint_was_never_reached(make_lab: Callable[..., L
 
 
 def test_a_signal_while_the_endpoint_is_down(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=100)
+    lab = _lab(make_lab)
+    lab.gate(20)
     run = lab.start(*SUBMIT)
     lab.await_arrivals(20, run=run)
     assert lab.mock is not None
@@ -207,7 +214,8 @@ def test_a_signal_while_the_endpoint_is_down(make_lab: Callable[..., Lab]) -> No
 
 
 def test_an_endpoint_that_comes_back_is_used_again_without_anybody_s_help(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=100)
+    lab = _lab(make_lab)
+    lab.gate(20)
     run = lab.start(*SUBMIT)
     lab.await_arrivals(20, run=run)
     assert lab.mock is not None
@@ -235,11 +243,12 @@ def test_a_signal_while_the_endpoint_throttles_does_not_wait_for_it(make_lab: Ca
 def test_a_stopped_performer_keeps_its_job_and_goes_on_when_it_wakes(make_lab: Callable[..., Lab]) -> None:
     lab = _lab(make_lab, latency_ms=100)
     quick = {"BATCHRUN_DEAD_AFTER_S": "0.8", "BATCHRUN_HEARTBEAT_S": "0.1"}
-    run = lab.start(*SUBMIT, env=quick)
-    lab.await_arrivals(CONCURRENCY, run=run)
-    follower = lab.start(*RESUME, env=quick)
-    until_said(follower, "following it")
-    stop_between_writes(lab, run)
+    with gated(lab, admits=CONCURRENCY):
+        run = lab.start(*SUBMIT, env=quick)
+        lab.await_arrivals(CONCURRENCY, run=run)
+        follower = lab.start(*RESUME, env=quick)
+        until_said(follower, "following it")
+        stop_between_writes(lab, run)
     arrived = until_quiet(lab, for_s=2.0, run=follower)  # more than twice as long as a dead one would get
     assert arrived < COUNT
     assert follower.process.is_alive()
@@ -255,9 +264,10 @@ def test_a_stopped_performer_on_another_host_loses_its_job_and_its_late_answers_
 ) -> None:
     lab = _lab(make_lab, latency_ms=150)
     quick = {"BATCHRUN_DEAD_AFTER_S": "4", "BATCHRUN_HEARTBEAT_S": "0.2"}
-    run = lab.start(*SUBMIT, env=quick)
-    lab.await_arrivals(2 * CONCURRENCY, run=run)
-    stop_between_writes(lab, run)
+    with gated(lab, admits=CONCURRENCY):
+        run = lab.start(*SUBMIT, env=quick)
+        lab.await_arrivals(2 * CONCURRENCY, run=run)
+        stop_between_writes(lab, run)
     # Another host sees no lock: there is nothing to go by but the heartbeat.
     for lock in (lab.folder / ".batchrun" / "workers").glob("*.lock"):
         lock.unlink()
@@ -267,10 +277,9 @@ def test_a_stopped_performer_on_another_host_loses_its_job_and_its_late_answers_
     run.kill(signal.SIGCONT)
     assert run.wait() in (0, 6, 8), run.err
     assert follower.wait() in (0, 6), follower.err
-    standing = assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY + 2)
+    # What it had been answered while it slept became no doubt in the end; what it had claimed ahead may stand in doubt.
+    standing = assert_settled(lab, count=COUNT, doubts_at_most=CONCURRENCY // 4)
     assert standing.job.state is JobState.COMPLETED
     assert_sent_once(lab)
-    # What it had been answered while it slept became no doubt in the end.
-    assert standing.counts[ItemState.COMPLETED] == lab.judged().by_outcome["answered"] == COUNT
+    assert standing.counts[ItemState.COMPLETED] == lab.judged().by_outcome["answered"] == len(lab.lines())
     assert_outputs_whole(lab, ids(COUNT))
-    assert len(lab.lines()) == COUNT

@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "release gives back what was sent",
         CLAIMS,
-        "for claim in claims if claim.key in still_open]",
-        "for claim in claims]",
+        "[claim.key for claim in claims]), attempts.c.state == AttemptState.INTENT)",
+        "[claim.key for claim in claims]),)",
         ("tests/ledger/test_claims.py", "tests/ledger/test_item_moves.py", MODEL),
     ),
     Mutant(
@@ -97,8 +97,9 @@ MUTANTS = (
     Mutant(
         "a late answer replaces the one that is there",
         SETTLE,
-        "or_(items.c.answer_key.is_(None), items.c.state == ItemState.FAILED.value),",
-        "items.c.state.is_not(None),",
+        "        or_(items.c.answer_key.is_(None), items.c.state == ItemState.FAILED.value),"
+        '  # failed: an invalid one\n        stands_in("adopt"),\n',
+        "",
         ("tests/ledger/test_late_evidence.py", MODEL),
     ),
     Mutant(
@@ -176,7 +177,7 @@ MUTANTS = (
         "batchrun/runner/lane.py",
         "        is_mine = owner.take_out(claim)  # or it was released in the meantime\n",
         "        is_mine = owner.take_out(claim) or True\n",
-        ("tests/runner",),
+        ("tests/runner/test_lane.py",),
     ),
     Mutant(
         "an old claim is sent",

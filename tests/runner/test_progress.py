@@ -88,6 +88,9 @@ def test_every_phase_has_its_name_from_outside(tmp_path: Path) -> None:
     force(JobState.FINALIZING, "full")
     assert (seen(bench).phase, seen(bench).percent) == ("finalizing", None)
     force(JobState.COMPLETED, "full")
+    assert seen(bench).phase == "finalizing"  # until its holder lets go: only then it is known how long it took
+    with bench.ledger.write() as connection:
+        job_moves.drop(connection, bench.job_id, worker_id=bench.worker.id, active_s=0.0)
     assert Onlooker(bench.ledger, "job").look() is None
 
 

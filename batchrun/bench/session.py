@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from batchrun.bench.direct import DirectQueue, NoPartial
 from batchrun.bench.gpus import Gpus
 from batchrun.bench.observing import Observations, Observer
 from batchrun.core.outcome import Evidence, Reply
@@ -14,6 +15,7 @@ from batchrun.ledger.backlog import START, claimable
 from batchrun.ledger.ledger import Ledger
 from batchrun.runner.ends import End
 from batchrun.runner.feed import Feeding
+from batchrun.runner.gear import Gear
 from batchrun.runner.lane import Lane
 from batchrun.runner.perform import Performer
 from batchrun.runner.session import Session
@@ -38,10 +40,10 @@ class Watch:
 
 
 class MeasuredSession(Session):
-    """Like any session, but for the arrivals and the observer."""
+    """Like any session, but for the arrivals and the observer, and without what nobody reads of a measurement."""
 
-    def __init__(self, *, watch: Watch, **parts: Any) -> None:
-        super().__init__(**parts)
+    def __init__(self, *, watch: Watch, gear: Gear, **parts: Any) -> None:
+        super().__init__(**parts | {"gear": replace(gear, queue_of=DirectQueue), "partial": NoPartial()})
         self._watch = watch
 
     async def work(self, *, trial_only: bool) -> End:

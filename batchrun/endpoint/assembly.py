@@ -1,11 +1,19 @@
 """The chunks of a streamed answer, put together to the answer that the same request gets whole."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
 WHOLE = {"chat.completion.chunk": "chat.completion"}
 _ONCE = frozenset({"role", "type", "id", "name", "index"})  # texts that are said once, and repeated at the most
+
+
+class Grown(NamedTuple):
+    """That one text of the answer has become longer."""
+
+    whole: dict[str, Any]  # in which it stands
+    name: str
+    text: str  # that was added
 
 
 class Assembly:
@@ -14,22 +22,26 @@ class Assembly:
     def __init__(self) -> None:
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
+        self.grown: Grown | None = None  # what the last chunk did, if it is nothing else
         self.error: dict[str, Any] | None = None  # a chunk that says that something went wrong
 
     def add(self, chunk: dict[str, Any]) -> bool:
         """Take the next chunk; True where something generated is in it."""
+        choices, top = chunk.get("choices"), self._top
+        self.grown = None
         if chunk.get("error"):
             self.error = chunk
             return False
-        choices = chunk.get("choices")
-        if not self._top or not choices or chunk.get("usage") is not None:  # the others say the same again
+        if not top or not choices or chunk.get("usage") is not None:  # the others say the same again
             for name, value in chunk.items():
                 if name != "choices" and value is not None:
-                    self._top[name] = value
-        found = False
-        for choice in choices if isinstance(choices, list) else ():
+                    top[name] = value
+        found, these = False, choices if isinstance(choices, list) else []
+        for choice in these:
             if isinstance(choice, dict):
                 found = self._add_choice(choice) or found
+        if len(these) > 1:
+            self.grown = None
         return found
 
     @property
@@ -53,7 +65,7 @@ class Assembly:
         mine = self._choices.get(number)
         if mine is None:
             mine = self._choices[number] = {"index": number}
-        elif _grows_by_text(mine, choice):
+        elif self._grows_by_text(mine, choice):
             return True
         found = False
         for name, value in choice.items():
@@ -69,17 +81,20 @@ class Assembly:
                 mine[name] = value
         return found
 
-
-def _grows_by_text(mine: dict[str, Any], choice: dict[str, Any]) -> bool:
-    """Add the delta of nearly every chunk, a piece of text and nothing else; False where it is another."""
-    delta, message = choice.get("delta"), mine.get("message")
-    if type(delta) is not dict or len(delta) != 1 or message is None or choice.get("finish_reason") is not None:
-        return False
-    text, before = delta.get("content"), message.get("content")
-    if type(text) is not str or not text or type(before) is not str or choice.get("logprobs") is not None:
-        return False
-    message["content"] = before + text
-    return True
+    def _grows_by_text(self, mine: dict[str, Any], choice: dict[str, Any]) -> bool:
+        """Add what nearly every chunk is, a piece of text and nothing else; False where it is another."""
+        if list(choice.values()).count(None) != len(choice) - 2:
+            return False  # more than its number and a piece
+        delta = choice.get("delta")
+        if type(delta) is dict and len(delta) == 1:
+            text, whole, name = delta.get("content"), mine.get("message"), "content"
+        else:
+            text, whole, name = choice.get("text"), mine, "text"
+        if type(text) is not str or not text or whole is None or type(whole.get(name)) is not str:
+            return False
+        whole[name] += text
+        self.grown = Grown(whole, name, text)
+        return True
 
 
 def _fresh(choice: dict[str, Any]) -> dict[str, Any]:

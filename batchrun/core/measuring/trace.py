@@ -6,6 +6,7 @@ each other. Packed it takes four bytes a chunk.
 
 import struct
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 _HEAD = struct.Struct("<dIiI")  # sent_s, first chunk, first token (-1: none), count of gaps; times in microseconds
 _MOST_US = 2**31 - 1  # 35 minutes; what takes longer is written as so long
@@ -28,13 +29,10 @@ class Trace:
     def pack(self) -> bytes:
         """Return it in few bytes, at the resolution of a microsecond; rounding does not add up over the gaps."""
         token_us = -1 if self.first_token_s is None else _us(self.first_token_s)
-        at_s = self.first_token_s or 0.0
-        before_us, gaps_us = token_us, []
-        for gap_s in self.gaps_s:
-            at_s += gap_s
-            at_us = _us(at_s)
-            gaps_us.append(max(0, at_us - before_us))
-            before_us = at_us
+        at_us = [int(at_s * 1e6 + 0.5) for at_s in accumulate(self.gaps_s, initial=self.first_token_s or 0.0)]
+        if at_us[-1] > _MOST_US:
+            at_us = [min(one, _MOST_US) for one in at_us]
+        gaps_us = [max(0, after - before) for before, after in pairwise(at_us)]
         head = _HEAD.pack(self.sent_s, _us(self.first_chunk_s), token_us, len(gaps_us))
         return head + struct.pack(f"<{len(gaps_us)}I", *gaps_us)
 
@@ -55,4 +53,4 @@ class Trace:
 
 
 def _us(seconds: float) -> int:
-    return min(_MOST_US, max(0, round(seconds * 1e6)))
+    return min(_MOST_US, max(0, int(seconds * 1e6 + 0.5)))

@@ -14,7 +14,7 @@ from batchrun.core.outcome import Break, Evidence, Reply
 from batchrun.core.prices import Price
 from batchrun.core.rate import Limits, RateWindows
 from batchrun.core.rate_book import LocalWindows
-from batchrun.core.spec import EndpointSpec
+from batchrun.core.spec import EndpointSpec, names_of
 from batchrun.core.states import AttemptState
 from batchrun.endpoint.address import is_local, normalise_base_url
 from batchrun.endpoint.classify import Profile, classify
@@ -83,6 +83,12 @@ class Access:
     base_url: str  # normalised
     key: str  # cleaned
     own: EndpointSpec | None = None  # what the spec says of it, where it names several
+    name: str = ""  # by which the ledger knows it: the address, mostly
+
+    @property
+    def account(self) -> str:
+        """Whose answers and whose bills they are: of this key, and of the model that is asked for with it."""
+        return self.key if self.own is None or self.own.model is None else f"{self.key}\n{self.own.model}"
 
     def price(self, of_job: Price | None) -> Price | None:
         return of_job if self.own is None or self.own.price is None else self.own.price
@@ -96,6 +102,7 @@ class Named:
     variable: str | None = None  # that holds its key; None: the settings' own does
     own: EndpointSpec | None = None
     has_key: bool = True  # false: whose key it would be nobody has said, and it is local
+    name: str = ""  # by which the ledger knows it
 
     def access(self, settings: Settings) -> Access:
         """Find its key.
@@ -104,8 +111,8 @@ class Named:
             EndpointFault: there is none, or it cannot be a key.
         """
         if not self.has_key:
-            return Access(self.base_url, clean_key(None, base_url=self.base_url), self.own)
-        return Access(self.base_url, resolve_api_key(settings, self.base_url, self.variable), self.own)
+            return Access(self.base_url, clean_key(None, base_url=self.base_url), self.own, self.name)
+        return Access(self.base_url, resolve_api_key(settings, self.base_url, self.variable), self.own, self.name)
 
 
 def name_endpoints(
@@ -125,12 +132,15 @@ def name_endpoints(
         EndpointFault: an address is missing, cannot be right, or stands twice; or one key would go to several hosts.
     """
     if not endpoints:
-        return [Named(resolve_base_url(settings, base_url, stored), api_key_env)]
-    addresses = [normalise_base_url(one.base_url) for one in endpoints]
-    if twice := next((one for one in addresses if addresses.count(one) > 1), None):
-        raise EndpointFault(f"'endpoints' names {twice} twice", hint="name each address once, and give it more weight")
+        address = resolve_base_url(settings, base_url, stored)
+        return [Named(address, api_key_env, name=address)]
+    places = [(normalise_base_url(one.base_url), one.api_key_env or api_key_env) for one in endpoints]
+    if twice := next((address for address, variable in places if places.count((address, variable)) > 1), None):
+        hint = "name each address once, and give it more weight; or each time with another api_key_env"
+        raise EndpointFault(f"'endpoints' names {twice} twice", hint=hint)
     named = [
-        Named(address, one.api_key_env or api_key_env, one) for one, address in zip(endpoints, addresses, strict=True)
+        Named(address, variable, one, name=name)
+        for one, (address, variable), name in zip(endpoints, places, names_of(places), strict=True)
     ]
     nobodys = [one.base_url for one in named if one.variable is None]
     remote = {_host(address) for address in nobodys if not is_local(address)}
@@ -205,14 +215,17 @@ class House:
             lookup=job.spec.get("lookup"),
             idempotency_header=job.spec.get("idempotency_header"),
             is_measured=job.spec.get("measure", False),
+            renames=None if access.own is None or access.own.model is None else (job.spec["model"], access.own.model),
         )
         own = access.own
-        return Way(endpoint) if own is None else Way(endpoint, own.weight, own.concurrency, Limits(own.rpm, own.tpm))
+        if own is None:
+            return Way(endpoint)
+        return Way(endpoint, own.weight, own.concurrency, Limits(own.rpm, own.tpm), access.name, own.model)
 
     def _account(self, job: Job, address: str) -> str:
         """Return a fingerprint of the key for an address, of use in this ledger only: from it no key can be told."""
-        key = next(access.key for access in self._access(job) if access.base_url == address)
-        return fingerprint(key, salt=self.ledger.ledger_id)
+        account = next(access.account for access in self._access(job) if access.name == address)
+        return fingerprint(account, salt=self.ledger.ledger_id)
 
     def _is_free(self, job: Job) -> bool:
         price = _price(job)
@@ -241,14 +254,14 @@ class House:
             reask=job.spec.get("reask", 0),
         )
         price = _price(job)
-        accounts = {one.base_url: fingerprint(one.key, salt=self.ledger.ledger_id) for one in accesses}
+        accounts = {one.name: fingerprint(one.account, salt=self.ledger.ledger_id) for one in accesses}
         honours_keys = job.spec.get("idempotency_header") is not None
         return Rules(
             Judge(Profile(*statuses), Mask(*(one.key for one in accesses)), check_of(job.spec)),
             price,
             policy,
-            accounts[accesses[0].base_url] if honours_keys else None,
-            prices={one.base_url: one.price(price) for one in accesses},
+            accounts[accesses[0].name] if honours_keys else None,
+            prices={one.name: one.price(price) for one in accesses},
             accounts=accounts if honours_keys else {},
         )
 

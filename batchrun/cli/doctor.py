@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from batchrun.runner.doctor.finding import Check, Finding, Section
     from batchrun.runner.specs import Written
     from batchrun.settings import Origin, Settings
+    from batchrun.wiring import Named
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 NAME = 12  # columns of the longest name
@@ -114,11 +115,18 @@ def _endpoint_checks(
                 key = one.access(settings).key
             except BatchrunError as fault:
                 key = fault
+            there = tuple(_as_asked(spec, one) for spec in going)
             named_by = "the spec" if base_url or endpoints else _told(origins["base_url"])
             key_from = _key_from(settings, origins, one.variable) if one.has_key else None
-            yield endpoint_check(Target(one.base_url, named_by, key, key_from, going))
-            if send and going and isinstance(key, str):
-                yield sending_check(going[0], base_url=one.base_url, key=key, probes_replay=probe_replay)
+            yield endpoint_check(Target(one.base_url, named_by, key, key_from, there))
+            if send and there and isinstance(key, str):
+                yield sending_check(there[0], base_url=one.base_url, key=key, probes_replay=probe_replay)
+
+
+def _as_asked(spec: "JobSpec", one: "Named") -> "JobSpec":
+    """Return a spec as this endpoint meets it: with its own name for the model, where it has one."""
+    own = None if one.own is None else one.own.model
+    return spec if own is None else spec.model_copy(update={"model": own})
 
 
 def _key_from(settings: "Settings", origins: "dict[str, Origin]", variable: str | None) -> str | None:

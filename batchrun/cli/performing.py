@@ -91,8 +91,11 @@ def warn_of_models(context: Context, house: "House", job: "Job") -> None:
         wanted = models_asked(connection, job.id)
     if not wanted:
         return
-    endpoints = [way.endpoint for way in house.gear().ways_of(job)]
-    for warning in warnings_within(endpoints, wanted, within_s=ASKED_S):
+    asked = [
+        (way.endpoint, [way.model or one if one == job.spec["model"] else one for one in wanted])
+        for way in house.gear().ways_of(job)
+    ]
+    for warning in warnings_within(asked, within_s=ASKED_S):
         say(context, f"warn  {warning}\n      hint: correct the model, unless this endpoint takes other names too")
 
 

@@ -1,6 +1,8 @@
 """The job spec: what a user writes in job.json, key by key."""
 
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -59,6 +61,9 @@ class EndpointSpec(BaseModel):
 
     base_url: str = Field(min_length=1, description="its address")
     api_key_env: str | None = Field(default=None, description="name of the variable that holds its key")
+    model: str | None = Field(
+        default=None, min_length=1, max_length=500, description="its own name for the job's model"
+    )
     weight: float = Field(
         default=1.0, gt=0, le=1_000, description="its share of the requests, beside the others' weights"
     )
@@ -78,6 +83,28 @@ def _name_of_variable(value: str | None) -> str | None:
         # The value itself is not repeated: people paste the key here.
         raise ValueError("must be the NAME of an environment variable, such as OPENAI_API_KEY, not a key")
     return value
+
+
+def names_of(places: Sequence[tuple[str, str | None]]) -> list[str]:
+    """Return the name of each of a job's endpoints: its address, and where that stands twice its key's variable too.
+
+    Attempts name their endpoint so: a doubt must lead back to one account.
+
+    Args:
+        places: (address, the variable that holds the key; None: OPENAI_API_KEY).
+    """
+    addresses = Counter(address for address, _ in places)
+    return [
+        address if addresses[address] == 1 else f"{address} ({variable or 'OPENAI_API_KEY'})"
+        for address, variable in places
+    ]
+
+
+def prices_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the price of each of a job's several endpoints, by its name, of a spec as the ledger keeps it."""
+    endpoints = spec.get("endpoints") or ()
+    places = [(one["base_url"], one["api_key_env"] or spec.get("api_key_env")) for one in endpoints]
+    return dict(zip(names_of(places), (one["price"] for one in endpoints), strict=True))
 
 
 class JobSpec(BaseModel):

@@ -10,6 +10,7 @@ from typing import Self
 import aiohttp
 
 from batchrun.core.marks import stored_under
+from batchrun.core.model_name import asking_for
 from batchrun.core.outcome import Break, BreakKind, Reply, Timing
 from batchrun.core.streaming import in_pieces, is_streamed
 from batchrun.endpoint.address import host_port, proxy_for
@@ -44,6 +45,7 @@ class Endpoint:
         lookup: how it can be asked about requests; they are marked with their attempt's id accordingly.
         idempotency_header: under which it takes idempotency keys; None: it is sent none.
         is_measured: answers are asked for in pieces, and the time of each is noted; they come back whole.
+        renames: a model, and its name here: whoever asks for the one asks for the other.
 
     Raises:
         EndpointFault: the environment asks for a proxy that cannot be used.
@@ -60,6 +62,7 @@ class Endpoint:
         lookup: Means | None = None,
         idempotency_header: str | None = None,
         is_measured: bool = False,
+        renames: tuple[str, str] | None = None,
     ) -> None:
         self.address = base_url  # for the ledger: holds no secret
         self._host = host_port(base_url)
@@ -73,6 +76,7 @@ class Endpoint:
         self._lookup = lookup
         self._key_header = idempotency_header
         self._is_measured = is_measured
+        self._renames = renames
         self._urls: dict[str, str] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -140,6 +144,8 @@ class Endpoint:
         session = self._session or self._opened()
         url = self._urls.get(path) or self._urls.setdefault(path, self._client.ready_url(path))
         headers = {"X-Client-Request-Id": attempt_id}
+        if self._renames is not None:
+            body = asking_for(body, *self._renames)
         if self._lookup == "litellm":
             headers["x-litellm-call-id"] = attempt_id
         elif self._lookup == "openai":

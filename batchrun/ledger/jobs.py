@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from batchrun.core.climb import Climb
 from batchrun.core.concurrency import Concurrency
+from batchrun.core.spec import prices_of
 from batchrun.core.states import JOB_MOVES, ItemState, JobState
 from batchrun.errors import IllegalMove, JobNotFound
 from batchrun.ledger.climbs import allowing, read_climb
@@ -143,7 +144,7 @@ def register_job(
         return None
     job = find_job(connection, task_id)
     # The prices as they were: the spec holds those of the day only.
-    prices = {"price": spec.get("price")} | {one["base_url"]: one["price"] for one in spec.get("endpoints") or ()}
+    prices = {"price": spec.get("price")} | prices_of(spec)
     detail = {"total": total, "input_digest": input_digest} | ({"prices": prices} if prices["price"] else {})
     record_event(connection, job.id, "registered", at=now, detail=detail)
     return job

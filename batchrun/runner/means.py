@@ -73,10 +73,13 @@ class Way:
     weight: float = 1.0
     concurrency: int | None = None  # its own limit; None: only the job's
     limits: Limits | None = None  # its own rates; None: those of the job, whose only endpoint it is
+    name: str | None = None  # where its address is another endpoint's too, which has another key
+    model: str | None = None  # its own name for the job's model
 
     @property
     def address(self) -> str:
-        return self.endpoint.address
+        """By what the ledger knows it."""
+        return self.name or self.endpoint.address
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,14 @@ class Closes(Lists, Protocol):
     async def close(self) -> None: ...
 
 
-async def warn_of_unlisted(endpoints: Sequence[Closes], wanted: Sequence[str], *, within_s: float) -> list[str]:
+async def warn_of_unlisted(asked: Sequence[tuple[Closes, Sequence[str]]], *, within_s: float) -> list[str]:
     """Say of each endpoint that lists its models which of the wanted ones it does not list; close them all.
 
     A warning and no more: some take names that they do not list. Who gives no list, an empty one, or none in this time,
     is not spoken of.
     """
 
-    async def ask(endpoint: Closes) -> str | None:
+    async def ask(endpoint: Closes, wanted: Sequence[str]) -> str | None:
         try:
             async with asyncio.timeout(within_s):
                 names = await endpoint.models()
@@ -58,18 +58,18 @@ async def warn_of_unlisted(endpoints: Sequence[Closes], wanted: Sequence[str], *
         return f"{endpoint.address} does not list {', '.join(map(repr, lacking))}. {models_words(names, lacking)}"
 
     try:
-        return [said for said in await asyncio.gather(*map(ask, endpoints)) if said is not None]
+        return [said for said in await asyncio.gather(*(ask(*one) for one in asked)) if said is not None]
     finally:
-        await asyncio.gather(*(one.close() for one in endpoints))
+        await asyncio.gather(*(endpoint.close() for endpoint, _ in asked))
 
 
-def warnings_within(endpoints: Sequence[Closes], wanted: Sequence[str], *, within_s: float) -> list[str]:
+def warnings_within(asked: Sequence[tuple[Closes, Sequence[str]]], *, within_s: float) -> list[str]:
     """Return the warnings that are there within this time, in a thread of their own: a name that takes its time to be
     resolved cannot be interrupted, only left behind."""
     found: list[str] = []
 
     def look() -> None:
-        found.extend(asyncio.run(warn_of_unlisted(endpoints, wanted, within_s=within_s)))
+        found.extend(asyncio.run(warn_of_unlisted(asked, within_s=within_s)))
 
     thread = Thread(target=look, name="models", daemon=True)
     thread.start()

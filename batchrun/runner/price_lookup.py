@@ -33,7 +33,8 @@ def with_prices(checked: Checked, addresses: Sequence[str], *, where: str, on: d
     faults: list[Fault] = []
     for place, (price, address) in enumerate(zip(prices, addresses, strict=True)):
         try:
-            prices[place] = price or asked.price(address, spec.price_from, on)
+            own = spec.endpoints[place].model if spec.endpoints else None
+            prices[place] = price or asked.price(address, spec.price_from, on, own=own)
         except NoPrice as error:
             faults.append(Fault(f"{where}: 'price_from'", str(error), f"{WRITE_IT}, or take price_from out"))
     if faults:
@@ -48,6 +49,7 @@ class _Asked:
     """What the requests of an input ask for, read once."""
 
     def __init__(self, checked: Checked) -> None:
+        self._model = checked.spec.model
         self._models: dict[str, None] = {}
         self._longest_bytes = 0
         self._answers_with_text = False
@@ -59,8 +61,11 @@ class _Asked:
                 self._answers_with_text |= item.request.path != EMBEDDINGS
                 self._tiers |= _tiers(item.request.body)
 
-    def price(self, address: str, price_from: str, on: datetime) -> Price:
+    def price(self, address: str, price_from: str, on: datetime, *, own: str | None) -> Price:
         """Return the one price that all these requests have at an address.
+
+        Args:
+            own: the name that the job's model has there, where it is another.
 
         Raises:
             NoPrice: it is not known, or there are several.
@@ -69,7 +74,8 @@ class _Asked:
             raise NoPrice(f"requests of service_tier {', '.join(sorted(self._tiers))} have a price of their own")
         provider = price_from.partition(":")[2] or None
         found: dict[str, Price] = {}
-        for model in self._models:
+        for asked in self._models:
+            model = own or asked if asked == self._model else asked
             wanted = Wanted(model, address, provider, self._longest_bytes, self._answers_with_text)
             found[model] = look_up(wanted, on=on)
         amounts = {price.model_copy(update={"source": None}) for price in found.values()}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from batchrun.core.prices import Price
+from batchrun.core.spec import prices_of
 from batchrun.core.states import AttemptState
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.jobs import Job
@@ -35,11 +36,9 @@ class Receipt:
 
     @property
     def prices(self) -> dict[str, Price | None]:
-        """What each of several endpoints asks, by its address."""
-        return {
-            one["base_url"]: None if one["price"] is None else Price.model_validate(one["price"])
-            for one in self.job.spec.get("endpoints") or ()
-        }
+        """What each of several endpoints asks, by its name."""
+        found = prices_of(self.job.spec)
+        return {name: None if price is None else Price.model_validate(price) for name, price in found.items()}
 
     @property
     def limit_pusd(self) -> int | None:

@@ -7,7 +7,7 @@ import pytest
 from batchrun.core.spec import EndpointSpec
 from batchrun.errors import EndpointFault
 from batchrun.settings import Settings
-from batchrun.wiring import name_endpoints
+from batchrun.wiring import Access, name_endpoints
 
 HERE, ALSO_HERE, NEAR = "http://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1", "http://10.0.0.5:8000/v1"
 FAR, OTHER = "https://api.example.com/v1", "https://llm.example.org/v1"
@@ -61,3 +61,20 @@ def test_what_cannot_be_right_is_refused_before_anything_is_sent(
         keys(*addresses, own=own)
     assert said in caught.value.message
     assert caught.value.hint
+
+
+def test_one_address_under_two_keys_is_two_endpoints_each_named_after_its_variable() -> None:
+    settings: Any = Settings()
+    several = [EndpointSpec(base_url=at, api_key_env=own) for at, own in ((FAR, "OWN"), (FAR, "SHARED"), (HERE, "OWN"))]
+    named = name_endpoints(settings, base_url=None, api_key_env=None, endpoints=several)
+    assert [one.name for one in named] == [f"{FAR} (OWN)", f"{FAR} (SHARED)", HERE]
+    assert [one.access(settings).key for one in named] == ["sk-of-its-own", "sk-for-all-of-them", "sk-of-its-own"]
+
+
+def test_whose_answers_they_are_depends_on_the_key_and_on_the_model_that_is_asked_for() -> None:
+    accesses = [
+        Access(FAR, key, EndpointSpec(base_url=FAR, model=model))
+        for key, model in (("sk-a", None), ("sk-b", None), ("sk-a", "x"), ("sk-a", "y"))
+    ]
+    assert len({one.account for one in accesses}) == 4
+    assert accesses[0].account == Access(FAR, "sk-a").account

@@ -99,14 +99,14 @@ def test_no_other_end_asks(end: End, tmp_path: Path) -> None:
 def test_each_endpoint_that_does_not_list_the_model_is_named_and_the_others_are_not() -> None:
     typo, silent, empty, right = Listing(["turbo-2"]), Listing(None), Listing([]), Listing(["turbo-1", "turbo-2"])
     asked = [typo, silent, empty, right]
-    said = warnings_within(asked, ["turbo-1"], within_s=30)
+    said = warnings_within([(one, ["turbo-1"]) for one in asked], within_s=30)
     assert said == [f"{typo.address} does not list 'turbo-1'. Did you mean 'turbo-2'? It has no other"]
     assert all(one.asked == 1 and one.is_closed for one in asked)
 
 
 def test_an_endpoint_that_does_not_answer_keeps_nobody_from_starting() -> None:
     hanging, typo = Listing(["a"], hangs=True), Listing(["turbo-2"])
-    assert len(warnings_within([hanging, typo], ["turbo-1"], within_s=0.2)) == 1
+    assert len(warnings_within([(hanging, ["turbo-1"]), (typo, ["turbo-1"])], within_s=0.2)) == 1
     assert hanging.is_closed
 
 

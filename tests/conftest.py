@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 import pytest
+from hypothesis import settings
 
 from batchrun.ledger.ledger import Ledger
 from tests import services
@@ -22,6 +23,9 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.upper().startswith(("BATCHRUN_", "OPENAI_")) or name.upper().endswith("_PROXY"):
             del os.environ[name]
+    if settings.get_current_profile_name() == "ci":
+        settings.register_profile("ci", settings.get_profile("ci"), derandomize=False)  # tests/examples.py tells why
+        settings.load_profile("ci")
 
 
 # Whole processes that run for seconds: all of them together take longer than anybody waits for.

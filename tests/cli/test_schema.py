@@ -16,6 +16,7 @@ from batchrun.core.spec_check import check_spec
 from batchrun.core.spec_schema import spec_schema
 from tests.cli.schema_values import ANYTHING, values_of
 from tests.core.specs import SEVEN
+from tests.examples import drawn
 
 SCHEMA = spec_schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
@@ -43,7 +44,7 @@ def has_whole_float(value: Any) -> bool:
 FLAT = {name: SCHEMA[name] for name in ("type", "properties", "required", "additionalProperties")}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(values_of(FLAT, SCHEMA))
 def test_a_spec_that_the_schema_describes_is_taken(spec: dict[str, Any]) -> None:
     spec["price"] = spec.get("price") or PRICE  # a limit on cost needs one
@@ -61,7 +62,7 @@ def test_a_spec_that_the_schema_describes_is_taken(spec: dict[str, Any]) -> None
     assert found is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(key=st.sampled_from(KEYS), value=ANYTHING)
 def test_of_any_value_of_any_key_schema_and_check_say_the_same(key: str, value: Any) -> None:
     assume(not has_whole_float(value))
@@ -70,7 +71,7 @@ def test_of_any_value_of_any_key_schema_and_check_say_the_same(key: str, value: 
 
 
 @given(key=st.sampled_from(KEYS), data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 def test_a_value_beside_the_bounds_is_refused_by_both(key: str, data: st.DataObject) -> None:
     spec = SEVEN | {"price": PRICE} | {key: data.draw(beside(SCHEMA["properties"][key]))}
     assert not VALIDATOR.is_valid(spec)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from batchrun.files.lines import MAX_LINE_BYTES
 from tests.corpus.bad_lines import batch, line
 from tests.corpus.gate import GOOD, SPEC, Gate, Told, good_line
+from tests.examples import drawn
 from tests.lab import Lab
 
 LINES = b"".join(good_line(number) + b"\n" for number in range(40))
@@ -101,7 +102,7 @@ def test_a_gzip_file_that_was_cut_anywhere_is_named(empty: Gate) -> None:
         assert "cut short" in ended.out or "damaged gzip" in ended.out, length
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(at=st.integers(0, len(GZ) - 1), bit=st.integers(0, 7))
 def test_a_gzip_file_with_one_bit_turned_is_never_run_as_if_nothing_had_happened(gate: Gate, at: int, bit: int) -> None:
     spoilt = bytearray(GZ)

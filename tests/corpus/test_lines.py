@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.cli.schema_values import ANYTHING
 from tests.corpus.bad_lines import BODIES, FAMILIES, BadLine, batch, line
 from tests.corpus.gate import SPEC, Gate, Told, good_line
+from tests.examples import drawn
 
 LINE = 2  # of the faulty line, between two good ones
 
@@ -80,7 +81,7 @@ def is_object(raw: bytes) -> bool:
         return False
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=drawn(250), deadline=None)
 @given(good=st.sampled_from(GOOD_LINES), data=st.data())
 def test_a_line_that_was_cut_or_mistyped_is_named(gate: Gate, good: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(good) - 1))
@@ -93,7 +94,7 @@ def test_a_line_that_was_cut_or_mistyped_is_named(gate: Gate, good: bytes, data:
     gate.refuses([Told(f"input line {LINE}")])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(value=ANYTHING)
 def test_any_value_that_asks_for_nothing_is_named(gate: Gate, value: Any) -> None:
     assume(not isinstance(value, dict) or not {"messages", "prompt", "input", "body"} & value.keys())
@@ -107,7 +108,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=drawn(250), deadline=None)
 @given(path=st.sampled_from(sorted(BODIES)), field=FIELDS, value=ANYTHING, is_inside=st.booleans())
 def test_any_value_of_any_field_is_taken_or_named_and_nothing_else(
     gate: Gate, path: str, field: str, value: Any, is_inside: bool

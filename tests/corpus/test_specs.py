@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.cli.schema_values import ANYTHING
 from tests.corpus.bad_specs import FAMILIES, KEYS, VALIDATOR, BadSpec, span_of, with_value, written
 from tests.corpus.gate import SPEC, Gate
+from tests.examples import drawn
 
 WHERE = re.compile(rf"{re.escape(SPEC)}(?: line (\d+))?\Z")
 
@@ -43,7 +44,7 @@ def test_a_faulty_spec_is_named_with_its_line(family: Callable[[], Iterator[BadS
     assert not wrong, f"{len(wrong)} of them:\n" + "\n".join(wrong[:40])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(key=st.sampled_from(KEYS), value=ANYTHING)
 @example(key="trial", value={"'": 1})
 def test_any_value_that_the_schema_refuses_is_named_with_its_line(gate: Gate, key: str, value: Any) -> None:

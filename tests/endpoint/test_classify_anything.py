@@ -13,6 +13,7 @@ from batchrun.endpoint import classify as module
 from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.problem import problem_of
 from tests.endpoint.replies import CHAT, KEY, MASK, TIMING, chat, reply
+from tests.examples import drawn
 
 PATHS = st.sampled_from([CHAT, "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/other", ""])
 WORDS_TEXT = """
@@ -64,7 +65,7 @@ def check(found: Evidence, status: int) -> None:
     assert KEY.encode() not in (found.raw or b"")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drawn(400), deadline=None)
 @given(status=STATUSES, headers=HEADERS, body=st.binary(max_size=200), path=PATHS, profile=PROFILES)
 def test_any_bytes_make_one_evidence(
     status: int, headers: dict[str, str], body: bytes, path: str, profile: Profile
@@ -73,7 +74,7 @@ def test_any_bytes_make_one_evidence(
     check(module._of_reply(answer, path, profile, MASK), status)
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=drawn(1_500), deadline=None)
 @given(status=STATUSES, headers=HEADERS, value=VALUES, path=PATHS, profile=PROFILES)
 def test_any_json_makes_one_evidence(
     status: int, headers: dict[str, str], value: object, path: str, profile: Profile
@@ -86,7 +87,7 @@ PARTS = st.sampled_from(["id", "choices", "usage", "object", "error"])
 SPOTS = st.sampled_from(["index", "message", "finish_reason", "error", "text"])
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=drawn(800), deadline=None)
 @given(part=PARTS, spot=SPOTS, value=VALUES, inner=VALUES, content=VALUES)
 def test_an_answer_with_anything_in_one_place_makes_one_evidence(
     part: str, spot: str, value: object, inner: object, content: object
@@ -99,7 +100,7 @@ def test_an_answer_with_anything_in_one_place_makes_one_evidence(
         check(module._of_reply(reply(200, body), CHAT, Profile(), MASK), 200)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(text=st.text(alphabet=st.one_of(st.characters(), LONE), max_size=40), status=STATUSES)
 def test_lone_surrogates_anywhere_make_evidence_that_can_be_stored(text: str, status: int) -> None:
     for body in ({**chat(text), "id": text}, {"error": {"message": text, "code": text}}, {"detail": [{"msg": text}]}):
@@ -107,7 +108,7 @@ def test_lone_surrogates_anywhere_make_evidence_that_can_be_stored(text: str, st
         check(module._of_reply(answer, CHAT, Profile(), MASK), status)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(value=VALUES)
 def test_a_problem_is_found_in_anything_or_not_but_never_a_fault(value: object) -> None:
     problem = problem_of(value)

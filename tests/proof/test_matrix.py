@@ -10,7 +10,7 @@ import pytest
 
 from tests.proof.conftest import SEED, Prove
 
-CASES, PARTS = 80, 2  # three deaths in two cases
+CASES, PARTS = 120, 2  # three deaths in two cases
 
 
 @pytest.mark.process

@@ -16,6 +16,7 @@ from batchrun.bench.lengths import Lengths
 from batchrun.bench.plan import Candidate, Plan, Step
 from batchrun.bench.session import MeasuredSession, Watch
 from batchrun.bench.workload import Prompt, Prompts, RequestSet, Shape
+from batchrun.core.line import NEEDED_FIELD, RESPONSES
 from batchrun.core.measuring.document import (
     Event,
     Group,
@@ -282,13 +283,14 @@ def _perform(
 
 
 def _line(plan: Plan, prompt: Prompt) -> dict[str, object]:
-    body = {**_asked(plan, prompt), "max_tokens": prompt.max_tokens}
+    limit = "max_output_tokens" if plan.endpoint == RESPONSES else "max_tokens"
+    body = {**_asked(plan, prompt), limit: prompt.max_tokens}
     return {"custom_id": prompt.name, "method": "POST", "url": plan.endpoint, "body": body}
 
 
 def _asked(plan: Plan, prompt: Prompt) -> dict[str, object]:
-    is_chat = plan.endpoint.endswith("/chat/completions")
-    return {"messages": [{"role": "user", "content": prompt.text}]} if is_chat else {"prompt": prompt.text}
+    field = NEEDED_FIELD[plan.endpoint]
+    return {field: [{"role": "user", "content": prompt.text}] if field == "messages" else prompt.text}
 
 
 def _body_of(plan: Plan, candidate: Candidate, prompt: Prompt) -> bytes:

@@ -108,6 +108,7 @@ class NumberList(click.ParamType[Numbers]):
 @click.option("--param", "params", multiple=True, metavar="NAME=JSON", help="A body field of every request.")
 @click.option("--ignore-eos", is_flag=True, help="Answers of full length (vLLM, SGLang).")
 @click.option("--completions", is_flag=True, help="Ask /v1/completions, not chat.")
+@click.option("--responses", is_flag=True, help="Ask /v1/responses, not chat.")
 @click.option(
     "--timeout", type=click.FloatRange(1, 86_400), default=600.0, show_default=True, metavar="S", help="Of one request."
 )
@@ -180,11 +181,17 @@ def _plan(context: Context, flags: dict[str, Any]) -> "Plan":
         warm_up=flags["warm_up"],
         pause_s=flags["pause"],
         shared_prefix_tokens=flags["shared_prefix"],
-        endpoint="/v1/completions" if flags["completions"] else "/v1/chat/completions",
+        endpoint=_path(flags),
         params=params,
         targets=targets,
         timeout_s=flags["timeout"],
     )
+
+
+def _path(flags: dict[str, Any]) -> str:
+    if flags["completions"] and flags["responses"]:
+        raise UsageFault("--completions and --responses are two paths", hint="measure one after the other")
+    return f"/v1/{'completions' if flags['completions'] else 'responses' if flags['responses'] else 'chat/completions'}"
 
 
 def _targets(flags: dict[str, Any]) -> "Targets":
@@ -201,6 +208,8 @@ def _params(flags: dict[str, Any]) -> dict[str, Any]:
     import json
 
     params: dict[str, Any] = {"temperature": 0, "seed": flags["seed"]}
+    if flags["responses"]:
+        del params["seed"]  # which that path does not know
     for text in flags["params"]:
         name, equals, value = text.partition("=")
         if not name or not equals:

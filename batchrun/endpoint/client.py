@@ -111,7 +111,7 @@ class Endpoint:
             attempt_id: sent as X-Client-Request-Id.
             idempotency_key: what it is sent under, where the endpoint honours that.
         """
-        exchange = _Exchange(in_pieces=self._is_measured and is_streamed(path))
+        exchange = _Exchange(streamed=path if self._is_measured and is_streamed(path) else None)
         try:
             response = await self._send(path, body, attempt_id, idempotency_key)
             # crash point: receive-begun
@@ -239,10 +239,10 @@ class _Request(aiohttp.ClientRequest):
 class _Exchange:
     """The clock and the receiver of one exchange."""
 
-    __slots__ = ("_began", "_chunks", "_first_byte_at", "_in_pieces", "_sent_at", "_size", "_status", "_stream")
+    __slots__ = ("_began", "_chunks", "_first_byte_at", "_sent_at", "_size", "_status", "_stream", "_streamed")
 
-    def __init__(self, *, in_pieces: bool = False) -> None:
-        self._in_pieces = in_pieces
+    def __init__(self, *, streamed: str | None = None) -> None:
+        self._streamed = streamed  # the path whose answer was asked for in pieces
         self._sent_at = time.time()
         self._began = time.monotonic()
         self._first_byte_at: float | None = None
@@ -259,8 +259,8 @@ class _Exchange:
     async def receive(self, response: aiohttp.ClientResponse) -> Reply | Break:
         self._first_byte_at = time.time()
         self._status = response.status
-        if self._in_pieces and _is_stream(response):
-            self._stream = Stream(self._began)
+        if self._streamed is not None and _is_stream(response):
+            self._stream = Stream(self._began, path=self._streamed)
         content = response.content
         try:
             while not content.at_eof():

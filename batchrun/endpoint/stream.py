@@ -1,6 +1,7 @@
 """A streamed answer as it comes: server-sent events, each stamped when its end was read, and put together at the end.
 
-Token chunks are counted as vLLM's benchmark does: every chunk with choices, from the first with anything generated.
+Token chunks are counted as vLLM's benchmark does: every chunk with choices, from the first with anything generated; of
+/v1/responses every event that brings a piece (`response.output_text.delta` and its like).
 While the answer comes, its events are only told apart and stamped, so that the loop is free for the stamps of others;
 what they say is read later, many at once.
 """
@@ -11,9 +12,11 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from batchrun.core.line import CHAT, RESPONSES
 from batchrun.core.measuring.trace import Trace
 from batchrun.endpoint.alike import Alike
 from batchrun.endpoint.assembly import Assembly
+from batchrun.endpoint.response_assembly import ResponseAssembly
 
 MEDIA_TYPE = "text/event-stream"
 READ_AT_ONCE = 64  # events: a fraction of a millisecond in which no other answer can be stamped
@@ -28,14 +31,14 @@ class Stream:
         "_tokens_s",
     )
 
-    def __init__(self, began_s: float) -> None:
-        """Begin, at the monotonic second in which the request was handed over."""
+    def __init__(self, began_s: float, *, path: str = CHAT) -> None:
+        """Begin, at the monotonic second in which the request to `path` was handed over."""
         self._began_s = began_s
         self._left = b""  # of a line whose end has not come
         self._data: list[bytes] = []  # of the event that is being read
         self._events: list[bytes] = []  # whose end has come, and that have not been read
         self._events_s: list[float] = []  # when each of them came, after the send
-        self._assembly = Assembly()
+        self._assembly: Assembly | ResponseAssembly = ResponseAssembly() if path == RESPONSES else Assembly()
         self._alike = Alike()
         self._first_chunk_s: float | None = None
         self._tokens_s: list[float] = []  # when token chunks came, after the send

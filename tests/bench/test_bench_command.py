@@ -171,3 +171,20 @@ def test_a_server_with_a_tokenizer_is_asked_for_lengths_and_sent_no_probe(make_l
     assert mean == pytest.approx(300, rel=0.03)
     assert lab.judged().posts == 8 + 1, "the runs and the warm-up alone"
     assert result.setup.groups[0].server == "batchrun's mock"
+
+
+def test_responses_are_streamed_and_timed_like_chats(make_lab: Labs) -> None:
+    lab = timed(make_lab)
+    run = lab.run("bench", *SMALL, "-c", "2", "--rounds", "1", "--warm-up", "1", "--responses")
+    assert run.wait() == 0, run.err
+    (one,) = measured(lab).runs
+    rows = requests_of(one)
+    assert {row.output_tokens for row in rows} == {TOKENS}
+    for row in rows:
+        assert row.ttft_s is not None
+        assert row.ttft_s >= TTFT_S
+        assert len(row.gaps_s) == TOKENS - 1
+        assert row.e2el_s is not None
+        assert row.e2el_s >= TTFT_S + (TOKENS - 1) * ITL_S
+    assert min(row.ttft_s or 1.0 for row in rows) == pytest.approx(TTFT_S, abs=LATE_S)
+    assert lab.run("bench", *SMALL, "--responses", "--completions").wait() == 2

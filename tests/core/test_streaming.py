@@ -23,3 +23,8 @@ def test_a_wish_that_is_there_stands_once() -> None:
 
 def test_what_is_not_answered_in_chunks_is_left_alone() -> None:
     assert in_pieces("/v1/embeddings", b'{"input":"x"}') == b'{"input":"x"}'
+
+
+def test_a_response_is_asked_for_in_pieces_without_an_option_that_its_path_does_not_know() -> None:
+    for body in (b'{"input":"x"}', b'{"input":"x","stream":false}'):
+        assert json.loads(in_pieces("/v1/responses", body)) == {"input": "x", "stream": True}

@@ -232,3 +232,52 @@ def test_by_an_exact_clock_every_latency_is_the_arithmetic_truth(
     )
     assert one.tpot_s == (None if tokens == 1 else pytest.approx(itl_s, abs=resolution_s))
     assert trace.gaps_s == pytest.approx([*[itl_s] * (tokens - 1), 0.0], abs=resolution_s)
+
+
+RESPONSES = "/v1/responses"
+WHOLE = {
+    "id": "resp_1", "object": "response", "status": "completed", "error": None,
+    "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ab"}]}],
+    "usage": {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9},
+}  # fmt: skip
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def responds(*ends: bytes) -> list[bytes]:
+    return [
+        event("response.created", response={**WHOLE, "status": "in_progress", "output": []}),
+        event("response.reasoning_text.delta", delta="hm"),
+        event("response.output_text.delta", delta="a"),
+        event("response.output_text.delta", delta="b"),
+        event("response.output_text.done", text="ab"),
+        *ends,
+    ]
+
+
+def test_a_streamed_response_is_the_one_that_its_last_event_brings_and_its_deltas_are_the_tokens() -> None:
+    gap_s = 0.05
+    pieces = responds(event("response.completed", response=WHOLE))
+    answer, server = exchange(sent(pieces, gap_s=gap_s), path=RESPONSES)
+    assert json.loads(server.requests[0].body) == {"model": "m", "stream": True}
+    assert json.loads(replied(answer).body) == WHOLE
+    evidence = classify(answer, path=RESPONSES, profile=Profile(), mask=Mask("EMPTY"))
+    assert (evidence.outcome, evidence.usage.completion_tokens) == (AttemptState.ANSWERED, 2)
+    trace = traced(answer)
+    assert trace.first_token_s is not None
+    assert trace.first_token_s - trace.first_chunk_s == pytest.approx(gap_s, abs=0.03)
+    assert trace.gaps_s == pytest.approx([gap_s] * 2, abs=0.03)
+
+
+def test_a_response_whose_last_event_never_came_is_in_doubt_and_an_error_is_an_error() -> None:
+    cut, _ = exchange(sent(responds()), path=RESPONSES)
+    assert isinstance(cut, Break)
+    assert cut.kind is BreakKind.LOST
+    for told in ({"code": "server_error", "message": "no"}, {"error": {"code": "server_error", "message": "no"}}):
+        answer, _ = exchange(sent(responds(event("error", **told))), path=RESPONSES)
+        assert json.loads(replied(answer).body) == {"error": {"code": "server_error", "message": "no"}}
+    failed = {**WHOLE, "status": "failed", "error": {"code": "server_error", "message": "no"}, "output": []}
+    answer, _ = exchange(sent(responds(event("response.failed", response=failed))), path=RESPONSES)
+    assert json.loads(replied(answer).body) == failed

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAME = "genai-prices"
 WRITE_IT = 'write "price" into the spec'
 # Paid beside the tokens of text, or in their place, for what is no text or for tools of the provider's own. A job that
-# asks for text alone pays none of it; the caller knows what the requests hold.
+# asks with text alone pays none of it.
 _BESIDE_TEXT = ("audio", "image", "video", "document", "search")
 _OF_TEXT = {"input_mtok", "output_mtok", "cache_read_mtok", "requests_kcount"}
 _CACHE_WRITES = {"cache_write_mtok", "cache_write_5m_mtok", "cache_write_1h_mtok"}
@@ -38,6 +38,7 @@ class Wanted:
     provider: str | None  # as the user names it
     longest_bytes: int  # of any request's body: no prompt has more tokens
     answers_with_text: bool  # False: embeddings, which have no output
+    asks_with_text: bool = True  # and with nothing else
 
 
 def look_up(wanted: Wanted, *, on: datetime) -> Price:
@@ -80,7 +81,7 @@ def _price(wanted: Wanted, provider: "Provider", model: "ModelInfo", *, on: date
     if isinstance(model.prices, list) and any(isinstance(one.constraint, TimeOfDateConstraint) for one in model.prices):
         raise NoPrice(f"the price of {whose} changes with the time of day")
     found = model.get_prices(on)
-    if odd := [name for name, amount in vars(found).items() if amount is not None and not _is_known(name)]:
+    if odd := [name for name, amount in vars(found).items() if amount is not None and not _is_known(name, wanted)]:
         raise NoPrice(f"{whose} has prices of its own for {', '.join(sorted(odd))}")
     amounts = {name: _flat(getattr(found, name), wanted, whose) for name in _OF_TEXT}
     read, written = amounts["cache_read_mtok"], _cache_write(found, wanted, whose)
@@ -102,8 +103,9 @@ def _price(wanted: Wanted, provider: "Provider", model: "ModelInfo", *, on: date
         raise NoPrice(f"the price of {whose} is outside of what can be reckoned with: {found}") from None
 
 
-def _is_known(name: str) -> bool:
-    return name in _OF_TEXT or name in _CACHE_WRITES or any(word in name for word in _BESIDE_TEXT)
+def _is_known(name: str, wanted: Wanted) -> bool:
+    """Say whether a price is reckoned with, or is of what these requests do not ask for."""
+    return name in _OF_TEXT | _CACHE_WRITES or (wanted.asks_with_text and any(word in name for word in _BESIDE_TEXT))
 
 
 def _flat(amount: object, wanted: Wanted, whose: str) -> Decimal | None:

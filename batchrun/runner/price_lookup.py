@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from batchrun.core.bounds import beyond_text
 from batchrun.core.line import EMBEDDINGS
 from batchrun.core.prices import Price
 from batchrun.endpoint.price_book import WRITE_IT, NoPrice, Wanted, look_up
@@ -53,12 +54,14 @@ class _Asked:
         self._models: dict[str, None] = {}
         self._longest_bytes = 0
         self._answers_with_text = False
+        self._asks_with_text = True
         self._tiers: set[str] = set()
         for item in read_items(checked.input, checked.defaults, checked.survey):
             if isinstance(item, InputItem):
                 self._models[item.request.model] = None
                 self._longest_bytes = max(self._longest_bytes, len(item.request.body))
                 self._answers_with_text |= item.request.path != EMBEDDINGS
+                self._asks_with_text &= beyond_text(item.request.body) is None
                 self._tiers |= _tiers(item.request.body)
 
     def price(self, address: str, price_from: str, on: datetime, *, own: str | None) -> Price:
@@ -76,7 +79,9 @@ class _Asked:
         found: dict[str, Price] = {}
         for asked in self._models:
             model = own or asked if asked == self._model else asked
-            wanted = Wanted(model, address, provider, self._longest_bytes, self._answers_with_text)
+            wanted = Wanted(
+                model, address, provider, self._longest_bytes, self._answers_with_text, self._asks_with_text
+            )
             found[model] = look_up(wanted, on=on)
         amounts = {price.model_copy(update={"source": None}) for price in found.values()}
         if len(amounts) > 1:

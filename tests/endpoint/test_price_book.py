@@ -118,6 +118,14 @@ def test_a_price_that_is_no_single_one_a_token_is_not_made_into_one() -> None:
         look_up(HERE, on=ON)
 
 
+@of(usd(input_mtok="1", output_mtok="2", input_audio_mtok="10", web_searches_kcount="5"))
+@pytest.mark.usefixtures("book")
+def test_what_sound_costs_is_of_no_matter_to_text_and_makes_the_price_unknown_where_there_is_sound() -> None:
+    assert look_up(HERE, on=ON).input_per_1m_usd == 1
+    with pytest.raises(NoPrice, match="input_audio_mtok, web_searches_kcount"):
+        look_up(replace(HERE, asks_with_text=False), on=ON)
+
+
 @of(PLAIN)
 @pytest.mark.usefixtures("book")
 def test_who_or_what_is_not_in_the_book_is_named() -> None:

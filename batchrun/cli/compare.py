@@ -97,7 +97,7 @@ def _compare(
 ) -> int:
     from batchrun.bench.comparing import compare
     from batchrun.bench.report.compared import compare_report
-    from batchrun.bench.report.measured import field_table
+    from batchrun.bench.report.loads import field_table
     from batchrun.bench.subject import read_subject
 
     first = read_subject(a, context.ledger)

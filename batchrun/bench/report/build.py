@@ -7,14 +7,10 @@ from batchrun.bench.job import JobFacts
 from batchrun.bench.report.content import Report, Section, table
 from batchrun.bench.report.diagnosed import diagnosis_section
 from batchrun.bench.report.job_sections import cost_section, cost_words, job_setup, reliability_section
-from batchrun.bench.report.measured import (
-    definitions_section,
-    loads_section,
-    reliability_rows,
-    server_section,
-    setup_section,
-    time_section,
-)
+from batchrun.bench.report.loads import loads_section
+from batchrun.bench.report.server import server_section
+from batchrun.bench.report.setup import definitions_section, reliability_rows, setup_section
+from batchrun.bench.report.times import time_section
 from batchrun.bench.report.verdict import verdict_of, verdict_of_job
 from batchrun.core.measuring.document import Measurement
 from batchrun.core.wording import several

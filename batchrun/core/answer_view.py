@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchrun.core.loose_json import read_json
+from batchrun.core.quick import quick
 
 THINKS, HAS_THOUGHT = "<think>", "</think>"  # where the server leaves the reasoning in the text
 JSON_FORMATS = frozenset({"json_object", "json_schema"})
 # Kinds of content that are neither something else than words, nor words for the user.
 _WORDS = frozenset({"text", "output_text", "refusal"})
 _THOUGHTS = frozenset({"thinking", "reasoning"})
+_PLAIN = frozenset({"role", "content"})  # fields of a message that add nothing to its text
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of an answer's choices. What it does not have is ""."""
@@ -119,7 +122,7 @@ def view_answer(raw: bytes) -> AnswerView | None:
 def choices_of(body: Mapping[str, Any]) -> tuple[Choice, ...]:
     """Return the choices of an answer that was parsed, in its order; of vectors, or of no answer, there are none."""
     if isinstance(choices := body.get("choices"), list):
-        return tuple(_choice(one) if isinstance(one, dict) else Choice() for one in choices)
+        return tuple([_choice(one) if isinstance(one, dict) else Choice() for one in choices])
     if isinstance(output := body.get("output"), list):
         return (_response(list(_objects(output))),)
     return ()
@@ -164,6 +167,8 @@ def _choice(choice: dict[str, Any]) -> Choice:
     if not isinstance(message, dict):
         return Choice(_text(choice.get("text")), _reasoning(choice), finish_reason=finish_reason)
     content = message.get("content")
+    if isinstance(content, str) and not [name for name, value in message.items() if value and name not in _PLAIN]:
+        return Choice(content, finish_reason=finish_reason)  # as nearly all of them are
     parts = list(_objects(content)) if isinstance(content, list) else []
     return Choice(
         text=content if isinstance(content, str) else _joined(parts, "text"),

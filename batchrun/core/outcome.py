@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from batchrun.core.measuring.trace import Trace
+from batchrun.core.quick import quick
 from batchrun.core.states import AttemptState
 
 
@@ -23,6 +24,7 @@ class BreakKind(StrEnum):
 PROVES_NOT_SENT = frozenset({BreakKind.CONNECT, BreakKind.DNS, BreakKind.TLS, BreakKind.CONNECT_TIMEOUT})
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Timing:
     """When things happened to one request; wall times are UTC unix seconds, durations are monotonic."""
@@ -34,6 +36,7 @@ class Timing:
     trace: Trace | None = None  # of a streamed answer's pieces
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A complete HTTP reply, as it came. Header names are lower case."""
@@ -72,6 +75,7 @@ class Scope(StrEnum):
     UNREACHABLE = "unreachable"  # everyone, until the endpoint is back
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as the endpoint reported them. None is "not told", never 0."""
@@ -91,6 +95,7 @@ class Usage:
 NO_USAGE = Usage()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What one attempt came to, in the ledger's terms. Made by `endpoint/classify`, and by nothing else."""

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchrun.core.outcome import Evidence, Scope
+from batchrun.core.quick import quick
 from batchrun.core.states import AttemptState, ItemState
 
 OnUnknown = Literal["hold", "retry"]
 SHORTEST_WAIT_S = 1.0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Tries:
     """What an item has been through since the last consent, this attempt not counted."""
@@ -32,6 +34,7 @@ class RetryPolicy:
     reask: int = 0  # how often an item may be asked again for an invalid answer: each time a further bill
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Where the item goes, and what is added to its account."""
@@ -47,9 +50,9 @@ class Decision:
 
 def decide(evidence: Evidence, tries: Tries, policy: RetryPolicy) -> Decision:
     """Say what follows from `evidence` for the item whose attempt it was."""
+    if evidence.outcome is AttemptState.ANSWERED and evidence.cause is None:
+        return Decision(ItemState.COMPLETED, counted=1)
     match evidence.outcome:
-        case AttemptState.ANSWERED if evidence.cause is None:
-            return Decision(ItemState.COMPLETED, counted=1)
         case AttemptState.ANSWERED if tries.reasks < policy.reask:
             return Decision(ItemState.PENDING, reasks=1, cause=evidence.cause, message=evidence.message)
         case AttemptState.ANSWERED:

@@ -6,15 +6,17 @@ from typing import Any
 
 from batchrun.core.answer_view import choices_of
 from batchrun.core.outcome import Usage
+from batchrun.core.quick import quick
 from batchrun.endpoint.problem import problem_of
 from batchrun.endpoint.usage import read_usage
 
-ENDINGS = ["length", "content_filter"]  # reasons to look at an answer
+ENDINGS = ("length", "content_filter")  # reasons to look at an answer
 # A choice that ended so is no answer: vLLM and SGLang write "abort" where the server stopped, half-way, under a 200.
 BROKEN_OFF = {"error": "ended in an error", "abort": "was broken off by the endpoint"}
 FINISHES = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What stands in an answer, or, with a fault, in what should have been one."""
@@ -26,7 +28,7 @@ class Answer:
 
     def warning(self, usage: Usage) -> str | None:
         """Name what makes it worth a look; missing usage only where there is nothing else."""
-        found = [reason for reason in ENDINGS if reason == self.finish_reason]
+        found = [self.finish_reason] if self.finish_reason in ENDINGS else []
         if self.is_empty:
             found.append("empty")
         if not found and not usage.is_known:
@@ -69,6 +71,8 @@ def _choices(body: dict[str, Any], fault_of: Callable[[dict[str, Any]], str | No
         if words := _broken_off(choice):
             return Answer(f"its choices[{number}] {words}", cause="error_in_answer")
     seen = choices_of(body)
+    if len(seen) == 1:
+        return Answer(finish_reason=seen[0].finish_reason, is_empty=seen[0].is_empty)
     reasons = [choice.finish_reason for choice in seen if choice.finish_reason is not None]
     # Of several choices the one that did not end well is the one to report.
     finish = next((reason for reason in reasons if reason in ENDINGS), reasons[0] if reasons else None)

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 from pydantic_core import from_json
 
+from batchrun.core.quick import quick
+
 BOM = b"\xef\xbb\xbf"
 CUT_WORDS = "EOF while parsing"
 SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -21,6 +23,7 @@ class Form(StrEnum):
     BAD = "bad"  # complete, but not JSON
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Body:
     """A body that was read."""

@@ -57,6 +57,8 @@ def refused(cause: str, scope: Scope = Scope.ITEM, words: str = "", *, charge: C
     return Verdict(REFUSED, cause, charge, scope, words)
 
 
+USELESS = Verdict(UNUSABLE, "bad_json", Charge.POSSIBLE, Scope.ITEM)
+CUT = Verdict(UNKNOWN, "cut_body", Charge.POSSIBLE, Scope.ITEM)
 GATEWAY_ERROR = Verdict(UNKNOWN, "gateway_error", Charge.POSSIBLE, Scope.ITEM)
 SERVER_ERROR = refused("server_error")
 OVERLOADED = refused("overloaded", Scope.THROTTLE)
@@ -201,24 +203,23 @@ def _moved(verdict: Verdict, status: int, problem: Problem | None, profile: Prof
 
 
 def _of_success(reply: Reply, path: str, mask: Mask) -> Evidence:
-    body, cut = reply.body, Verdict(UNKNOWN, "cut_body", Charge.POSSIBLE, Scope.ITEM)
-    useless = Verdict(UNUSABLE, "bad_json", Charge.POSSIBLE, Scope.ITEM)
+    body = reply.body
     if coding := reply.headers.get("content-encoding"):
-        return _useless(reply, useless, f"its body is labelled {tidy(coding, mask, longest=40)} and is not", mask)
+        return _useless(reply, USELESS, f"its body is labelled {tidy(coding, mask, longest=40)} and is not", mask)
     if reply.status in NO_BODY:
-        return _useless(reply, useless, "there is no answer in it", mask)
+        return _useless(reply, USELESS, "there is no answer in it", mask)
     read = read_json(body)
     if read.form is Form.JSON:
         return _of_json(reply, read.value, path, mask)
     if looks_like_page(body, reply.headers):
         words = f"a web page instead of an answer: {body_words(body, reply.headers)}"
-        return _useless(reply, replace(useless, cause="html"), words, mask, kept=KEPT_BYTES)
+        return _useless(reply, replace(USELESS, cause="html"), words, mask, kept=KEPT_BYTES)
     if body[:200].removeprefix(BOM).lstrip().startswith((b"data:", b"event:", b":")):
-        return _useless(reply, useless, "a stream of events instead of one JSON answer", mask)
+        return _useless(reply, USELESS, "a stream of events instead of one JSON answer", mask)
     if read.form is Form.CUT:
-        return _useless(reply, cut, f"the answer is cut: {read.fault}", mask)
+        return _useless(reply, CUT, f"the answer is cut: {read.fault}", mask)
     words = f"the answer is not JSON: {read.fault}: {body_words(body, reply.headers)[:100]}"
-    return _useless(reply, useless, words, mask)
+    return _useless(reply, USELESS, words, mask)
 
 
 def _of_json(reply: Reply, value: object, path: str, mask: Mask) -> Evidence:

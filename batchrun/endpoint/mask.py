@@ -3,9 +3,11 @@
 import base64
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from batchrun.core.outcome import Reply
 from batchrun.endpoint.key import PLACEHOLDERS
@@ -33,7 +35,7 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Return the text with `***` in place of every part of a key; the very same object where there is none."""
-        if not self._finders:
+        if not self._finders or len(text) < SHORTEST_SECRET:
             return text
         # A lone surrogate must survive the way to bytes and back; the key itself is ASCII.
         raw = text.encode("utf-8", "surrogatepass")
@@ -62,8 +64,8 @@ class Mask:
         body = self.raw(reply.body)
         if body is not reply.body and is_answer():
             body = self.answer(reply.body)
-        names, values = "\n".join(reply.headers), "\n".join(reply.headers.values())
-        if self.text(names) is names and self.text(values) is values:
+        head = "\n".join([*reply.headers, *reply.headers.values()])
+        if self.text(head) is head:
             return reply if body is reply.body else replace(reply, body=body)
         headers = {self.text(name): self.text(value) for name, value in reply.headers.items()}
         return replace(reply, body=body, headers=headers)
@@ -82,20 +84,31 @@ class _Finder:
 
     def __init__(self, key: str, *, part: int) -> None:
         secret = key.encode()
-        self._plain = _Needle(secret, part, probe=min(4, part - 2))
-        # Who writes base64 writes whole headers: a long part is looked for, which takes few probes.
+        # Who writes base64 writes whole headers: there only a long part is looked for.
         coded = _in_base64(secret)
         coded_part = min(part * 5 // 2, *map(len, coded))
-        self._coded = tuple(_Needle(spelled, coded_part, probe=6) for spelled in coded)
+        self._plain = _search(_parts([secret], part))
+        self._any = _search(_parts([secret], part) + _parts(coded, coded_part))
         self._escapes = _Escapes(key)
 
     def replace(self, data: bytes) -> bytes:
         """Return the very same object where nothing is found."""
-        spans = [span for needle in (self._plain, *self._coded) for span in needle.spans(data)]
+        found = self._any.find_matches_as_indexes(data, overlapping=True)
+        spans = [(start, end) for _, start, end in found]
         if undone := self._escapes.undo(data):
             plain, places = undone
-            spans += [(places[start], places[end]) for start, end in self._plain.spans(plain)]
+            found = self._plain.find_matches_as_indexes(plain, overlapping=True)
+            spans += [(places[start], places[end]) for _, start, end in found]
         return _masked(data, spans) if spans else data
+
+
+def _search(parts: list[bytes]) -> BytesAhoCorasick:
+    return BytesAhoCorasick(parts, implementation=Implementation.DFA)  # made once, asked for every answer
+
+
+def _parts(secrets: list[bytes], size: int) -> list[bytes]:
+    """List every part of this size: whatever is longer holds one."""
+    return list(dict.fromkeys(secret[at : at + size] for secret in secrets for at in range(len(secret) - size + 1)))
 
 
 def _masked(data: bytes, spans: list[Span]) -> bytes:
@@ -106,27 +119,6 @@ def _masked(data: bytes, spans: list[Span]) -> bytes:
             pieces += [data[end:start], MASKED]
         end = max(end, until)
     return b"".join([*pieces, data[end:]])
-
-
-class _Needle:
-    """Finds parts of some bytes. Every part of `part` bytes holds one of a few probes, which are quick to look for."""
-
-    def __init__(self, secret: bytes, part: int, *, probe: int) -> None:
-        self._part = part
-        self._slack = part - probe
-        self._parts = frozenset(secret[at : at + part] for at in range(len(secret) - part + 1))
-        steps = range(0, len(secret) - probe + 1, self._slack + 1)
-        self._probes = tuple(dict.fromkeys(secret[at : at + probe] for at in steps))
-
-    def spans(self, data: bytes) -> Iterator[Span]:
-        """Yield where a part begins and ends, in no order and some perhaps twice."""
-        for probe in self._probes:
-            at = data.find(probe)
-            while at >= 0:
-                for start in range(max(0, at - self._slack), at + 1):
-                    if data[start : start + self._part] in self._parts:
-                        yield start, start + self._part
-                at = data.find(probe, at + 1)
 
 
 def _in_base64(secret: bytes) -> list[bytes]:

@@ -23,21 +23,16 @@ def read_usage(body: Mapping[str, Any]) -> Usage:
         completion = 0  # embeddings: the total says that there are no others
     asked = _details(usage, "prompt_tokens_details", "input_tokens_details")
     said = _details(usage, "completion_tokens_details", "output_tokens_details")
-    reasoning = _count(said, "reasoning_tokens")
-    return Usage(
-        prompt,
-        completion,
-        # DeepSeek, Moonshot and LiteLLM count the cache beside the details, each by a name of its own.
-        cached_tokens=_first(
-            _count(asked, "cached_tokens"),
-            _count(usage, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"),
-        ),
-        cache_write_tokens=_first(
-            _count(asked, "cache_write_tokens", "cache_creation_tokens"), _count(usage, "cache_creation_input_tokens")
-        ),
-        reasoning_tokens=reasoning,
-        unnamed_tokens=_unnamed(prompt, completion, _count(usage, "total_tokens"), reasoning),
-    )
+    reasoning = _count(said, "reasoning_tokens") if said else None
+    # DeepSeek, Moonshot and LiteLLM count the cache beside the details, each by a name of its own.
+    cached = _count(asked, "cached_tokens") if asked else None
+    if cached is None:
+        cached = _count(usage, "prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+    written = _count(asked, "cache_write_tokens", "cache_creation_tokens") if asked else None
+    if written is None:
+        written = _count(usage, "cache_creation_input_tokens")
+    unnamed = _unnamed(prompt, completion, _count(usage, "total_tokens"), reasoning)
+    return Usage(prompt, completion, cached, written, reasoning, unnamed)
 
 
 def _unnamed(prompt: int | None, completion: int | None, total: int | None, reasoning: int | None) -> int:
@@ -49,16 +44,17 @@ def _unnamed(prompt: int | None, completion: int | None, total: int | None, reas
 
 
 def _details(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    return next((found for name in names if isinstance(found := usage.get(name), dict)), {})
-
-
-def _first(*counts: int | None) -> int | None:
-    return next((count for count in counts if count is not None), None)
+    for name in names:
+        if isinstance(found := usage.get(name), dict):
+            return found
+    return {}
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int | None:
     for name in names:
         value = usage.get(name)
+        if value is None:
+            continue
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
@@ -80,7 +76,7 @@ def reported_pusd(headers: Mapping[str, str], body: object = None) -> int | None
 
 
 def _amount(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         amount = Decimal(str(value).strip()) if len(str(value)) <= 60 else Decimal("NaN")

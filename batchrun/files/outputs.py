@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from batchrun.core.outcome import INVALID_ANSWER
+from batchrun.core.quick import quick
 from batchrun.core.states import ItemState
 from batchrun.core.surrogates import mend
 from batchrun.files.derived import DerivedFile, PartialFile
@@ -34,6 +36,7 @@ _MESSAGES = {
 }
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class OutputItem:
     """What an output line says of one item; the figures are those of its last attempt. None is "not known"."""
@@ -99,19 +102,14 @@ def _is_shown(item: OutputItem, raw: bytes) -> bool:
 
 
 def _line(item: OutputItem, *, response: bytes, error: bytes) -> bytes:
-    parts = (
-        b'{"id":' + _json(item.attempt_id),
-        b'"custom_id":' + _json(item.custom_id),
-        b'"response":' + response,
-        b'"error":' + error,
-        b'"batchrun":' + _with_input(_json(_account(item)), item.asked) + b"}\n",
-    )
-    return b",".join(parts)
+    head = _json({"id": item.attempt_id, "custom_id": item.custom_id})[:-1]
+    account = _with_input(_json(_account(item)), item.asked)
+    return b"".join((head, b',"response":', response, b',"error":', error, b',"batchrun":', account, b"}\n"))
 
 
 def _response(item: OutputItem, body: bytes) -> bytes:
-    head = b'{"status_code":' + _json(item.status) + b',"request_id":' + _json(item.request_id)
-    return head + b',"body":' + body + b"}"
+    head = _json({"status_code": item.status, "request_id": item.request_id})[:-1]
+    return b"".join((head, b',"body":', body, b"}"))
 
 
 def _body(raw: bytes | None) -> bytes:
@@ -158,7 +156,13 @@ def _rfc3339(unix_s: float | None) -> str | None:
     """Write UTC unix seconds as 2026-01-02T03:04:05.678Z."""
     if unix_s is None:
         return None
-    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, millisecond = divmod(round(unix_s * 1e6) // 1000, 1000)
+    return f"{_second(second)}.{millisecond:03d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(unix_s: int) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _rounded(duration_s: float | None) -> float | None:

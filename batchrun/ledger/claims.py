@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from batchrun.core.outcome import RELEASED, Charge
 from batchrun.core.prices import MOST_PUSD
+from batchrun.core.quick import quick
 from batchrun.core.retry import Tries
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.cache import Asking, askers, note_asked
@@ -28,6 +29,7 @@ from batchrun.ledger.rounds import Round
 from batchrun.ledger.schema import attempt_key, attempts, items, jobs, requests
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The right, and the duty, to make one attempt: to send its request once, or to release it."""
@@ -86,12 +88,18 @@ def claim(
     if not rows:
         return []
     # crash point: claim-moved
-    _INTEND.execute(connection, [_intent(row, worker_id, endpoint, now, keys) for row in rows])
+    claims = _claims(rows, item_ids)
+    waits = {row.id: row.not_before_at for row in rows}
+    _INTEND.execute(connection, [_intent(one, worker_id, endpoint, waits[one.item_id], now, keys) for one in claims])
     if asks is not None:
-        note_asked(connection, [(row.id, row.fence) for row in rows], asks)
+        note_asked(connection, [(one.item_id, one.fence) for one in claims], asks)
     # crash point: claim-intended
-    move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))
-    return _claims(connection, rows, item_ids)
+    move_money(connection, job_id, reserved=sum(one.reserved_pusd for one in claims))
+    return claims
+
+
+def _asked(column: Any) -> Any:
+    return select(column).where(requests.c.item_id == items.c.id).scalar_subquery()
 
 
 _OF_A_CLAIM = (
@@ -103,6 +111,8 @@ _OF_A_CLAIM = (
     items.c.throttled_s,
     items.c.reasks,
     items.c.worst_pusd,
+    _asked(requests.c.path),
+    _asked(requests.c.body),
 )
 _CLAIM = (
     update(items)
@@ -114,7 +124,7 @@ _CLAIM = (
         is_alive(THE_WORKER),
     )
     .values(state=ItemState.RUNNING.value, fence=items.c.fence + 1, worker_id=THE_WORKER)
-    .returning(*_OF_A_CLAIM, items.c.not_before_at)
+    .returning(*_OF_A_CLAIM, items.c.not_before_at.label("not_before_at"))
 )
 _INTEND = Round(
     insert(attempts),
@@ -130,7 +140,6 @@ _INTEND = Round(
     "idempotency_key",
     "account",
 )
-_ASKED = select(requests).where(requests.c.item_id.in_(bindparam("the_items", expanding=True)))
 _OPEN_THERE = select(func.count()).where(
     attempts.c.job_id == THE_JOB,
     attempts.c.state == AttemptState.INTENT.value,
@@ -139,42 +148,31 @@ _OPEN_THERE = select(func.count()).where(
 _MONEY = select(jobs.c.max_cost_pusd, jobs.c.spent_pusd, jobs.c.reserved_pusd).where(jobs.c.id == THE_JOB)
 
 
-def _intent(row: Any, worker_id: int, endpoint: str, now: float, keys: Keys | None) -> dict[str, Any]:
-    key = attempt_key(row.id, row.fence)
+def _intent(
+    one: Claim, worker_id: int, endpoint: str, not_before_at: float, now: float, keys: Keys | None
+) -> dict[str, Any]:
     return {
-        "key": key,
-        "job_id": row.job_id,
+        "key": one.key,
+        "job_id": one.job_id,
         "worker_id": worker_id,
         "endpoint": endpoint,
         "state": AttemptState.INTENT.value,
-        "queued_at": min(row.not_before_at, now),
+        "queued_at": min(not_before_at, now),
         "claimed_at": now,
         "charge": Charge.POSSIBLE.value,
-        "reserved_pusd": row.worst_pusd or 0,
-        "idempotency_key": keys.name_of(key) if keys else None,
+        "reserved_pusd": one.reserved_pusd,
+        "idempotency_key": keys.name_of(one.key) if keys else None,
         "account": keys.account if keys else None,
     }
 
 
-def _claims(connection: Connection, rows: Sequence[Any], order: Sequence[int]) -> list[Claim]:
-    found = connection.execute(_ASKED, {"the_items": among([row.id for row in rows])})
-    asked = {request.item_id: request for request in found}
-    claims = [
-        Claim(
-            item_id=row.id,
-            fence=row.fence,
-            key=attempt_key(row.id, row.fence),
-            job_id=row.job_id,
-            custom_id=row.custom_id,
-            path=asked[row.id].path,
-            body=bytes(asked[row.id].body),
-            tries=Tries(row.tries, row.throttled_s, row.reasks),
-            reserved_pusd=row.worst_pusd or 0,
-        )
-        for row in rows
-    ]
-    place_of = {item_id: place for place, item_id in enumerate(order)}
-    return sorted(claims, key=lambda claim: place_of[claim.item_id])
+def _claims(rows: Sequence[Any], order: Sequence[int]) -> list[Claim]:
+    claims: dict[int, Claim] = {}
+    for item_id, fence, job_id, custom_id, tries, throttled_s, reasks, worst_pusd, path, body, *_ in rows:
+        been = Tries(tries, throttled_s, reasks)
+        key = attempt_key(item_id, fence)
+        claims[item_id] = Claim(item_id, fence, key, job_id, custom_id, path, bytes(body), been, worst_pusd or 0)
+    return [claims[item_id] for item_id in dict.fromkeys(order) if item_id in claims]
 
 
 def within_budget(connection: Connection, job_id: int, item_ids: Sequence[int]) -> list[int]:
@@ -206,7 +204,7 @@ def lost_claims(connection: Connection, *, item_ids: Sequence[int], worker_id: i
             items.c.id.in_(item_ids), items.c.worker_id == worker_id, items.c.state == ItemState.RUNNING
         )
     ).all()
-    return _claims(connection, rows, item_ids) if rows else []
+    return _claims(rows, item_ids)
 
 
 def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, now: float) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from batchrun.core.outcome import Charge, Evidence
+from batchrun.core.quick import quick
 from batchrun.core.retry import Decision
 from batchrun.core.states import AttemptState
 from batchrun.ledger.ledger import storable
@@ -14,6 +15,7 @@ from batchrun.ledger.rounds import Round
 from batchrun.ledger.schema import answers, attempts, jobs, traces
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Settlement:
     """One attempt's evidence and the decision for its item."""

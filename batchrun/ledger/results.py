@@ -3,15 +3,48 @@
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, false, func, select
+from sqlalchemy import Connection, Select, bindparam, case, false, func, select
 
 from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import FENCE_BITS, answers, attempts, copies, items, requests
 
-Result = Row[Any]
+
+class Result(NamedTuple):
+    """An item, and the attempt that tells its story. Its fields are the columns of `_query`, in that order."""
+
+    id: int
+    position: int
+    line_no: int
+    custom_id: str
+    state: str
+    fence: int
+    model: str | None
+    item_cause: str | None
+    item_message: str | None
+    attempts_count: int  # requests made or begun
+    key: int | None  # of the telling attempt; None where there was none
+    attempt_state: str | None
+    endpoint: str | None
+    sent_at: float | None
+    duration_s: float | None
+    http_status: int | None
+    finish_reason: str | None
+    warning: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    charge: str | None
+    cost_pusd: int | None
+    reserved_pusd: int | None
+    request_id: str | None
+    response_id: str | None
+    is_copied: bool  # the answer is another item's
+    raw: bytes | None
+    path: str | None = None  # of the request, where that was asked for
+    body: bytes | None = None
 
 
 @cache
@@ -78,7 +111,7 @@ def results_of(
     """Return these items in input order."""
     # `=` on the job would tempt Postgres to walk through all of it.
     query = _query(with_requests).where(items.c.id.in_(item_ids), items.c.job_id.is_not_distinct_from(job_id))
-    return connection.execute(query).all()
+    return list(starmap(Result, connection.execute(query)))
 
 
 def stream_results(
@@ -101,7 +134,7 @@ def stream_results(
     after, how_many = -1, min(chunk, _FIRST)
     while True:
         with ledger.read() as connection:
-            rows = connection.execute(query, {"after": after, "how_many": how_many}).all()
+            rows = list(starmap(Result, connection.execute(query, {"after": after, "how_many": how_many})))
         yield from rows
         if len(rows) < how_many:
             return
@@ -173,5 +206,5 @@ _CHUNK_BYTES = 16_000_000
 
 def _fitting(rows: Sequence[Result]) -> int:
     """Return how many more items like these fit into a chunk, and at most twice as many as there were."""
-    size_bytes = sum(len(row.raw or b"") + len(row._mapping.get("body") or b"") for row in rows)
+    size_bytes = sum(len(row.raw or b"") + len(row.body or b"") for row in rows)
     return max(1, min(2 * len(rows), len(rows) * _CHUNK_BYTES // max(1, size_bytes)))

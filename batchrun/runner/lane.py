@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
 from typing import Protocol
 
 from batchrun.core.breaker import Breaker, Trip
@@ -114,12 +113,19 @@ class Lane:
         Raises:
             TooLarge: the request alone needs more tokens than a minute has: it can never leave.
         """
-        async with AsyncExitStack() as places:
-            for slots in filter(None, (self._own, self._slots)):
-                if not owner.holds(claim) or not await slots.enter():
-                    return None  # it went back: nobody may wait with what is not theirs
-                places.callback(slots.leave)
-            return await self._send(claim, claimed_at, owner)
+        own, slots = self._own, self._slots
+        if own is not None and not (owner.holds(claim) and await own.enter()):
+            return None  # it went back: nobody may wait with what is not theirs
+        try:
+            if not (owner.holds(claim) and await slots.enter()):
+                return None
+            try:
+                return await self._send(claim, claimed_at, owner)
+            finally:
+                slots.leave()
+        finally:
+            if own is not None:
+                own.leave()
 
     async def _send(self, claim: Claim, claimed_at: float, owner: InHand) -> Reply | Break | None:
         # One after the other, each a little after the one before has really started: a stall makes no stampede.

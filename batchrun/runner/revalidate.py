@@ -119,7 +119,7 @@ def _verdicts(ledger: Ledger, job: Job, check: AnswerCheck | None, found: Revali
     """Judge what is stored, a few answers in memory at a time; yield what changes, and count everything."""
     for row in stream_results(ledger, job.id, states=_WITH_ANSWER):
         was = ItemState(row.state)
-        if row.raw is None or (was is ItemState.FAILED and row.item_cause != INVALID_ANSWER):
+        if row.key is None or row.raw is None or (was is ItemState.FAILED and row.item_cause != INVALID_ANSWER):
             continue
         words = None if check is None else invalid(bytes(row.raw), check)
         found.judged += 1

@@ -67,7 +67,7 @@ def output_item(ledger: Ledger, row: Result, *, asked: Asked | None = None) -> O
     state = ItemState(row.state)
     key, cost = row.key, row.cost_pusd
     is_told = state is not ItemState.REJECTED
-    is_open = row.charge is not None and row.charge != Charge.NONE and row.reserved_pusd
+    open_pusd = row.reserved_pusd if row.charge is not None and row.charge != Charge.NONE else None
     if row.is_copied:
         return _copied(ledger, row, asked)
     return OutputItem(
@@ -90,7 +90,7 @@ def output_item(ledger: Ledger, row: Result, *, asked: Asked | None = None) -> O
         duration_s=row.duration_s,
         cause=row.item_cause,
         message=row.item_message,
-        possible_cost_usd=usd(row.reserved_pusd) if is_open else None,
+        possible_cost_usd=usd(open_pusd) if open_pusd else None,
         asked=asked,
     )
 
@@ -118,6 +118,6 @@ def _copied(ledger: Ledger, row: Result, asked: Asked | None) -> OutputItem:
         cause=row.item_cause,
         message=row.item_message,
         possible_cost_usd=None,
-        cached_from=ledger.attempt_id(row.key),
+        cached_from=None if row.key is None else ledger.attempt_id(row.key),
         asked=asked,
     )

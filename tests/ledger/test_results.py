@@ -4,7 +4,7 @@ from sqlalchemy import update
 
 from batchrun.core.states import ItemState
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.results import asks_for, in_order_of_finish, results_in_order, stream_results
+from batchrun.ledger.results import Result, _query, asks_for, in_order_of_finish, results_in_order, stream_results
 from batchrun.ledger.schema import attempts, requests
 from tests.ledger.desk import ANSWERED, NOW, REFUSED, UNKNOWN, Desk, line
 
@@ -45,7 +45,11 @@ def test_an_item_comes_with_what_it_asked_where_that_is_wanted(ledger: Ledger) -
     assert (rows[5].body, rows[5].path, rows[5].line_no) == (None, None, 6)
     plain = list(stream_results(ledger, desk.job_id))
     assert [row.custom_id for row in plain] == [row.custom_id for row in rows]
-    assert "body" not in plain[0]._mapping
+    assert (plain[0].path, plain[0].body) == (None, None)
+
+
+def test_the_fields_of_a_result_are_the_columns_that_are_asked_for() -> None:
+    assert [column.name for column in _query(with_requests=True).selected_columns] == list(Result._fields)
 
 
 def test_whether_any_request_goes_to_a_path(ledger: Ledger) -> None:

@@ -180,6 +180,7 @@ class Observer:
     clock: Callable[[], float] = time.monotonic
     dead_after_s: float = DEAD_AFTER_S
     _seen: dict[int, tuple[int, float, float]] = field(default_factory=dict)  # beat, unmoved since, last read
+    _moved: set[int] = field(default_factory=set)
 
     def is_dead(self, worker_id: int) -> bool:
         """Say whether a worker is certainly dead. Elsewhere than on its host that takes repeated asking."""
@@ -194,12 +195,18 @@ class Observer:
         held = holds_lock(Path(row.folder), row.incarnation)
         return not held if held is not None else self._has_stopped_beating(worker_id, row.beat)
 
+    def has_moved(self, worker_id: int) -> bool:
+        """Say whether a worker's counter was seen to move: it is alive, and no more asking is needed."""
+        return worker_id in self._moved
+
     def _has_stopped_beating(self, worker_id: int, beat: int) -> bool:
         now = self.clock()
         before, since, read_at = self._seen.get(worker_id, (None, now, now))
         # Only dense readings count: an observer that was asleep, or could not read, begins anew.
         if beat != before or now - read_at >= self.dead_after_s / 4:
             since = now
+        if before is not None and beat != before:
+            self._moved.add(worker_id)
         self._seen[worker_id] = (beat, since, now)
         return now - since >= self.dead_after_s
 

@@ -149,12 +149,14 @@ def _await_performers(ledger: Ledger, gear: Gear, job: Job, worker: Worker, obse
         JobBusy: the spool of a living process holds answers of the job, or may.
         IllegalMove: a dead one has left answers that cannot be judged here.
     """
-    deadline = time.monotonic() + 1.5 * gear.dead_after_s
+    deadline = time.monotonic() + 4 * gear.dead_after_s  # a slow machine asks less often, and must ask anew
     while True:
         sweep_all(ledger, gear, worker, observer)
         found = _with_answers(ledger, job, worker)
-        # Whether a process of another host is dead shows with time.
-        is_open = any(holds_lock(Path(one.folder), one.incarnation) is None for one in found)
+        # Whether a process of another host is dead shows with time; that it lives shows as soon as it says so.
+        is_open = any(
+            holds_lock(Path(one.folder), one.incarnation) is None and not observer.has_moved(one.id) for one in found
+        )
         if not is_open or time.monotonic() > deadline:
             break
         time.sleep(gear.dead_after_s / 8)

@@ -36,7 +36,7 @@ from batchrun.runner.retry import plan_retry
 from tests.runner.bench import Bench, Endpoint, broken, reply
 from tests.runner.jobs import a_job
 
-DEAD_AFTER_S = 1.5
+DEAD_AFTER_S = 0.5
 
 
 async def _some_in_doubt(custom_id: str, nth: int) -> Reply | Break:

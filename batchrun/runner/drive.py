@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from batchrun.runner.onlooker import Onlooker
 from batchrun.runner.partial import PartialOutput
 from batchrun.runner.progress import done
 from batchrun.runner.session import Session
-from batchrun.runner.signals import listen
+from batchrun.runner.signals import borrowed_signals, listen
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import follow_policy
 from batchrun.runner.trial import TrialReport, report_trial
@@ -57,11 +56,8 @@ def drive(
     Raises:
         JobBusy: another living process performs the job, and `wait` is false.
     """
-    before = signal.getsignal(signal.SIGTERM)
-    try:
+    with borrowed_signals():
         return asyncio.run(_Drive(ledger, task_id, gear, voice, worker, scope, wait, prepare, make_session).run())
-    finally:
-        signal.signal(signal.SIGTERM, before)  # the loop has taken its own handler away, and left none
 
 
 class _Drive:

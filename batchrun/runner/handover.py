@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import signal
 import time
 from collections.abc import Callable
 
@@ -22,7 +21,7 @@ from batchrun.runner.gear import Arrival, Gear, Scope, Voice
 from batchrun.runner.hold import sweep_all, try_to_hold
 from batchrun.runner.onlooker import LONELY_S, Onlooker
 from batchrun.runner.outage import ENDPOINT_DOWN
-from batchrun.runner.signals import listen
+from batchrun.runner.signals import borrowed_signals, listen
 from batchrun.runner.standing import read_standing
 from batchrun.runner.sweep import follow_policy
 from batchrun.runner.verdict import TrialNews
@@ -52,11 +51,8 @@ def hand_over(
     Raises:
         JobBusy: another living process performs the job alone, and `wait` is false.
     """
-    before = signal.getsignal(signal.SIGTERM)
-    try:
+    with borrowed_signals():
         return asyncio.run(_Handover(ledger, task_id, gear, voice, worker, scope).run(wait, is_followed, prepare))
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _Handover:

@@ -290,7 +290,7 @@ def run(options: argparse.Namespace, *, postgres: str, redis: str) -> int:
     numbers = range(options.chains) if options.only is None else [options.only]
     chains = [draw(f"{options.seed}/{number}") for number in numbers]
     print(f"seed {options.seed}: {len(chains)} chains", flush=True)
-    lanes = Lanes(postgres=postgres, lanes=options.lanes, is_warm=False)
+    lanes = Lanes(postgres=postgres, lanes=options.lanes)
     reports = []
     for _, report in lanes.play(chains, partial(run_chain, postgres=postgres, redis=redis)):
         reports.append(report)

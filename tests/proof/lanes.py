@@ -33,13 +33,12 @@ def prepare() -> None:
 class Lanes:
     """A folder in which runs are played. Those that keep every promise leave nothing in it."""
 
-    def __init__(self, *, postgres: str | None, lanes: int, is_warm: bool = True) -> None:
+    def __init__(self, *, postgres: str | None, lanes: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="proof-"))
         self._postgres, self._lanes = postgres, lanes
         self._tag = secrets.token_hex(3)  # several of these may share one Postgres
         self._number = 0
-        if is_warm:
-            self._warm_up()
+        self._warm_up()
 
     def _warm_up(self) -> None:
         """Perform a small job here, on each database, before anything is forked: the runs need not learn it again."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from batchrun.cli.standing import standing_text
 from batchrun.core.outcome import Break, BreakKind, Reply
 from batchrun.core.states import ItemState, JobState
 from batchrun.ledger import jobs as job_moves
@@ -15,6 +16,7 @@ from batchrun.runner.onlooker import LONELY_S, Onlooker
 from batchrun.runner.outage import ENDPOINT_DOWN
 from batchrun.runner.progress import Meter, Progress
 from batchrun.runner.session import Session
+from batchrun.runner.standing import read_standing
 from batchrun.runner.tally import Tally
 from tests.runner.bench import Bench, Endpoint, broken, reply, until
 
@@ -92,6 +94,18 @@ def test_every_phase_has_its_name_from_outside(tmp_path: Path) -> None:
     with bench.ledger.write() as connection:
         job_moves.drop(connection, bench.job_id, worker_id=bench.worker.id, active_s=0.0)
     assert Onlooker(bench.ledger, "job").look() is None
+
+
+@pytest.mark.parametrize(("state", "is_told"), [(JobState.IN_PROGRESS, True), (JobState.COMPLETED, False)])
+def test_nobody_performs_a_job_that_has_ended_although_it_is_held_a_moment_longer(
+    state: JobState, is_told: bool, tmp_path: Path
+) -> None:
+    bench = Bench(tmp_path, count=5)
+    with bench.ledger.write() as connection:
+        connection.exec_driver_sql(f"UPDATE jobs SET state = '{state}'")
+    standing = read_standing(bench.ledger, "job")
+    assert standing.holder is not None
+    assert any("performed by bench" in line for line in standing_text(standing)) is is_told
 
 
 def test_a_throttled_job_waits_until_its_time_has_come(tmp_path: Path) -> None:

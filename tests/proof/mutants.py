@@ -55,7 +55,8 @@ MUTANTS = (
     Mutant(
         "no intent before the send",
         CLAIMS,
-        "    _INTEND.execute(connection, [_intent(row, worker_id, endpoint, now, keys) for row in rows])\n",
+        "    _INTEND.execute(connection, [_intent(one, worker_id, endpoint, waits[one.item_id], now, keys) "
+        "for one in claims])\n",
         "",
         ("tests/ledger/test_claims.py",),
     ),
@@ -76,7 +77,7 @@ MUTANTS = (
     Mutant(
         "money is not reserved with the claim",
         CLAIMS,
-        "    move_money(connection, job_id, reserved=sum(row.worst_pusd or 0 for row in rows))\n",
+        "    move_money(connection, job_id, reserved=sum(one.reserved_pusd for one in claims))\n",
         "",
         ("tests/ledger/test_money.py",),
     ),

@@ -73,7 +73,7 @@ def compare(
     pairs = list(dict.fromkeys(told))
     if not pairs:
         raise UsageFault(f"{a.name!r} and {b.name!r} have no load in common", hint="measure both at the same levels")
-    pairs += _job_pairs(first.facts, second.facts if second else None, pairs[0].level)
+    pairs += _job_pairs(first.facts, second.facts if second else None, pairs[0])
     answers = None
     if ledger is not None and first.facts and second and second.facts:
         answers = AnswerTally()
@@ -143,8 +143,8 @@ def _inputs(a: JobFacts | None, b: JobFacts | None) -> list[str]:
     return ["the inputs' contents"]
 
 
-def _job_pairs(a: JobFacts | None, b: JobFacts | None, level: float) -> list[FigurePair]:
-    """Return what only jobs have: cost and failed items."""
+def _job_pairs(a: JobFacts | None, b: JobFacts | None, beside: FigurePair) -> list[FigurePair]:
+    """Return what only jobs have, cost and failed items, of the load that another figure is of."""
     if a is None or b is None:
         return []
 
@@ -156,7 +156,7 @@ def _job_pairs(a: JobFacts | None, b: JobFacts | None, level: float) -> list[Fig
         return _one(bad / facts.job.total) if facts.job.total else None
 
     return [
-        FigurePair(level, None, name, figure(a), figure(b))
+        FigurePair(beside.level, beside.max_tokens, name, figure(a), figure(b))
         for name, figure in zip(JOB_FIGURES, (cost, failed), strict=True)
     ]
 

@@ -28,7 +28,8 @@ def change_words(pair: FigurePair) -> str:
     found = pair.difference
     if found is None:
         return "one side has none"
-    change = "same" if found.change == 0 else "" if found.change is None else f"{found.change:+.1%}"
+    is_same = pair.a is not None and pair.b is not None and pair.a.median == pair.b.median
+    change = "same" if is_same else "" if found.change is None else f"{found.change:+.1%}"
     if min(pair.a.rounds if pair.a else 0, pair.b.rounds if pair.b else 0) < FEWEST_ROUNDS:
         return change or "new"
     if not found.is_clear:

@@ -71,7 +71,7 @@ def _job(count: int) -> Seen:
 
 
 def _resume(seen: Seen, folder: Path, mock: MockProcess, env: dict[str, str]) -> None:
-    before = mock.stats()["requests"]
+    before = mock.stats()["posts"]
     child = start("resume", "bench", "-y", "--no-progress", folder=folder, env=env)
     began = child.began
     _await(mock, child, before + 1)
@@ -86,7 +86,7 @@ def _resume(seen: Seen, folder: Path, mock: MockProcess, env: dict[str, str]) ->
 def _await(mock: MockProcess, child: Child, requests: int) -> float:
     """Wait until the endpoint has seen so many requests; return the moment."""
     deadline = time.monotonic() + MOST_S
-    while mock.stats()["requests"] < requests:
+    while mock.stats()["posts"] < requests:
         if not child.is_alive or time.monotonic() > deadline:
             raise SystemExit(f"request {requests} never came:\n{child.wait().err}")
         time.sleep(POLL_S)
@@ -98,7 +98,7 @@ def _cpu_ms(mock: MockProcess, child: Child) -> float:
     counts, spent = [], []
     for requests in (FROM, TO):
         _await(mock, child, requests)
-        counts.append(mock.stats()["requests"])
+        counts.append(mock.stats()["posts"])
         spent.append(child.cpu_s)
     return (spent[1] - spent[0]) / (counts[1] - counts[0]) * 1000
 

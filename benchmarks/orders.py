@@ -43,7 +43,7 @@ def _sample(lines: Callable[[], list[Line]], order: str, hits: list[float], **mo
         with MockProcess(MockConfig(log_path=str(log), answer_tokens=4_000, answer_spread=0.0, **mock)) as endpoint:
             cost: Cost = submit(folder, endpoint.base_url)
             stats = endpoint.stats()
-        if stats["requests"] != len(given):
+        if stats["posts"] != len(given):
             raise SystemExit(f"{stats['requests']} requests for {len(given)} items")
         hits.append(stats["prefix_hits"] / max(1, stats["prefix_queries"]))
         written = [json.loads(text)["custom_id"] for text in (folder / "outputs" / "out.jsonl").open()]

@@ -57,7 +57,7 @@ class Scene:
                     child = start("submit", "jobs/job.json", "--no-trial", "--json", folder=folder, env=env)
                     spent, left = self._watch(crew, child, mock, workers)
                     cost = child.wait()
-                requests = mock.stats()["requests"]
+                requests = mock.stats()["posts"]
             if cost.code or requests != crew.count or json.loads(cost.out)["attempts"]["sent"] != crew.count:
                 raise SystemExit(f"{requests} requests for {crew.count} items, exit {cost.code}:\n{cost.err}")
             return Sample(crew.count / span_s(log), spent / left * 1000, self._rss_mb)
@@ -67,7 +67,7 @@ class Scene:
         base, at, most = 0.0, 0, 0
         while child.is_alive:
             most = max(most, self._hinted(crew))
-            if not at and (requests := mock.stats()["requests"]) >= STARTED_AT:
+            if not at and (requests := mock.stats()["posts"]) >= STARTED_AT:
                 base, at = sum(one.cpu_s for one in workers), requests
             time.sleep(POLL_S)
         self.most_hints.setdefault(crew, []).append(most)

@@ -119,9 +119,15 @@ class Claimer:
         self._wake.set()
 
     def _ahead(self) -> int:
-        """Return how much to claim beyond the slots: what will be sent within about two commits, a quarter at most."""
+        """Return how much to claim beyond the slots: what will be sent within about two commits, a quarter at most.
+
+        In a measurement it is that quarter from the first request on: what waits for the ledger is not the endpoint's.
+        """
+        most = self._concurrency // 4
+        if self._means.is_measured:
+            return most
         rate, _ = self._tally.rates(time.monotonic())
-        return min(self._concurrency // 4, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
+        return min(most, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
 
     async def _claim_some(self) -> None:
         while not self.is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):

@@ -117,6 +117,7 @@ class Session:
                 twins=make_twins(ledger, gear, job, worker, ways),
                 kin=Kin(ledger) if len(ways) > 1 and job.spec.get("order") == "prefix" else None,
                 is_shared=self.is_shared,
+                is_measured=job.spec.get("measure", False),
             ),
             failures=FailureLimit(job.total, job.spec["fail_on_error"], base[ItemState.FAILED]),
             alarm=self,

@@ -169,6 +169,7 @@ class Bench:
     shared: Ledger | None = None  # another bench's ledger, for a second job
     response_schema: Any = None
     reask: int = 0
+    measure: bool = False
     throttle_budget_s: float = 3_600.0
     throttled_s: float = 0.0  # what every item has waited already
     endpoint: Endpoint = field(default_factory=Endpoint)
@@ -184,7 +185,7 @@ class Bench:
         now = time.time()
         spec: dict[str, Any] = {"trial": {"size": 0}, "output_file": str(self.folder / "out.jsonl"), "price": None}
         spec |= {"model": "m", "fail_on_error": self.fail_on_error, "endpoint_down_limit_s": self.down_limit_s}
-        spec |= {"cache": self.cache, "order": self.order}
+        spec |= {"cache": self.cache, "order": self.order, "measure": self.measure}
         spec["response_schema"] = self.response_schema
         spec["error_file"] = str(self.folder / "out.errors.jsonl")
         with self.ledger.write() as connection:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchrun.core.loose_json import read_json
+from batchrun.core.loose_json import objects_in, read_json
 from batchrun.core.quick import quick
 
 THINKS, HAS_THOUGHT = "<think>", "</think>"  # where the server leaves the reasoning in the text
@@ -124,7 +124,7 @@ def choices_of(body: Mapping[str, Any]) -> tuple[Choice, ...]:
     if isinstance(choices := body.get("choices"), list):
         return tuple([_choice(one) if isinstance(one, dict) else Choice() for one in choices])
     if isinstance(output := body.get("output"), list):
-        return (_response(list(_objects(output))),)
+        return (_response(objects_in(output)),)
     return ()
 
 
@@ -152,10 +152,6 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _objects(values: Iterable[object]) -> Iterable[dict[str, Any]]:
-    return (value for value in values if isinstance(value, dict))
-
-
 def _mark(value: object) -> bytes:
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).digest()
 
@@ -169,7 +165,7 @@ def _choice(choice: dict[str, Any]) -> Choice:
     content = message.get("content")
     if isinstance(content, str) and not [name for name, value in message.items() if value and name not in _PLAIN]:
         return Choice(content, finish_reason=finish_reason)  # as nearly all of them are
-    parts = list(_objects(content)) if isinstance(content, list) else []
+    parts = objects_in(content)
     return Choice(
         text=content if isinstance(content, str) else _joined(parts, "text"),
         reasoning=_reasoning(message) or _thoughts(parts),
@@ -182,8 +178,8 @@ def _choice(choice: dict[str, Any]) -> Choice:
 
 def _calls(message: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     calls, old = message.get("tool_calls"), message.get("function_call")  # the latter of the API's first years
-    found = [*_objects(calls)] if isinstance(calls, list) else []
-    return (*found, old) if isinstance(old, dict) else tuple(found)
+    found = tuple(objects_in(calls))
+    return (*found, old) if isinstance(old, dict) else found
 
 
 def _reasoning(message: dict[str, Any]) -> str:
@@ -196,7 +192,7 @@ def _response(output: list[dict[str, Any]]) -> Choice:
         by_type.setdefault(str(item.get("type", "message")), []).append(item)
     messages, thoughts = by_type.pop("message", []), by_type.pop("reasoning", [])
     contents = [one.get("content") for one in messages]
-    parts = [part for content in contents if isinstance(content, list) for part in _objects(content)]
+    parts = [part for content in contents for part in objects_in(content)]
     return Choice(
         text="".join(map(_text, contents)),
         reasoning="".join(_text(one.get("content")) or _text(one.get("summary")) for one in thoughts),
@@ -221,9 +217,7 @@ def _call_words(call: Mapping[str, Any]) -> str:
 
 def _text(value: object) -> str:
     """Return a text that may be given whole or as a list of parts."""
-    if isinstance(value, str):
-        return value
-    return _joined(_objects(value), "text") if isinstance(value, list) else ""
+    return value if isinstance(value, str) else _joined(objects_in(value), "text")
 
 
 def _joined(parts: Iterable[dict[str, Any]], name: str) -> str:

@@ -4,26 +4,24 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from batchrun.core.loose_json import read_json
+from batchrun.core.loose_json import objects_in, read_json
 from batchrun.core.prices import Price, worst_cost_pusd
+from batchrun.core.printable import clip
 
+LONGEST = 60  # characters of a name that a message repeats
 # Kinds of parts and entries that are text, written out in the request.
 _TEXT = frozenset(
     {"text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text", "reasoning", "thinking"}
     | {"message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
 )
-_OWN_TOOLS = frozenset(
-    {"function", "custom"}
-)  # run by whoever asks; any other is the provider's, and reads what it likes
+# Run by whoever asks; any other tool is the provider's, and reads what it likes.
+_OWN_TOOLS = frozenset({"function", "custom"})
 # Fields that bring in what is stored elsewhere, let a tool read, or write the prompt anew from what stands there.
 _ELSEWHERE = ("previous_response_id", "conversation", "web_search_options", "plugins", "chat_template")
-# What a body must hold for any of it; most bodies hold none, and need not be read. Bodies are written compactly.
-_KINDS = re.compile(rb'"type":"([^"\\]*)"')
-_OF_SCHEMAS = frozenset({b"string", b"number", b"integer", b"boolean", b"object", b"array", b"null"})
-_PLAIN = frozenset(
-    {kind.encode() for kind in _TEXT | _OWN_TOOLS} | _OF_SCHEMAS | {b"json_object", b"json_schema", b"grammar"}
+# A body that asks for any of it holds one of these. Most hold none, and need not be read. Bodies are written compactly.
+_MARKS = re.compile(
+    rb'"(?:audio|type|tools|prompt":\{|(?:content|input|output)":\[|' + "|".join(_ELSEWHERE).encode() + rb")"
 )
-_MARKS = re.compile(rb'"(?:audio|prompt":\{|' + "|".join(_ELSEWHERE).encode() + rb")")
 
 
 def beyond_text(body: bytes) -> str | None:
@@ -32,7 +30,7 @@ def beyond_text(body: bytes) -> str | None:
     Args:
         body: as it is sent, compact JSON.
     """
-    if not _MARKS.search(body) and all(kind in _PLAIN for kind in _KINDS.findall(body)):
+    if not _MARKS.search(body):
         return None
     request = read_json(body)
     return next(_beyond(request), None) if isinstance(request, dict) else None
@@ -42,20 +40,33 @@ def _beyond(request: dict[str, Any]) -> Iterator[str]:
     yield from (repr(name) for name in _ELSEWHERE if request.get(name))
     if isinstance(request.get("prompt"), dict):
         yield "a stored 'prompt'"
-    for tool in _objects(request.get("tools")):
-        if tool.get("type") not in _OWN_TOOLS:
-            yield f"the tool {tool.get('type')!r}"
-    for entry in (*_objects(request.get("messages")), *_objects(request.get("input"))):
+    yield from (
+        f"the tool {_kind(tool)}"
+        for tool in objects_in(request.get("tools"))
+        if not _is_of(_OWN_TOOLS, tool.get("type"))
+    )
+    for entry in (*objects_in(request.get("messages")), *objects_in(request.get("input"))):
         if isinstance(entry.get("audio"), dict):
             yield "the sound of an earlier answer"
-        if entry.get("type", "message") not in _TEXT:
-            yield f"{entry.get('type')!r}"
+        if not _is_of(_TEXT, entry.get("type", "message")):
+            yield _kind(entry)
         for name in ("content", "output"):
-            yield from (f"{part.get('type')!r}" for part in _objects(entry.get(name)) if part.get("type") not in _TEXT)
+            yield from (_kind(part) for part in objects_in(entry.get(name)) if not _is_text(part))
 
 
-def _objects(value: object) -> Iterator[dict[str, Any]]:
-    return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else iter(())
+def _is_of(kinds: frozenset[str], kind: object) -> bool:
+    return isinstance(kind, str) and kind in kinds
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    """Say whether a part is text: by its type, or, where it has none, by having nothing else in it."""
+    return _is_of(_TEXT, part["type"]) if "type" in part else part.keys() <= {"text"}
+
+
+def _kind(thing: dict[str, Any]) -> str:
+    """Name what a part or tool is, by its type or else by what stands in it."""
+    told = thing.get("type") or next((name for name in thing if name != "text"), "something without a type")
+    return clip(repr(told), LONGEST)
 
 
 def most_pusd(price: Price | None, *, body: bytes, max_output_tokens: int, max_prompt_tokens: int | None) -> int | None:

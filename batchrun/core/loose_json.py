@@ -18,6 +18,11 @@ def read_json(raw: bytes) -> Any:
         return None
 
 
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list, in its order; of anything else there are none."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def write_json(value: Any) -> bytes:
     """Write a value without spaces; halves of surrogate pairs are kept, as escapes."""
     try:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from urllib.parse import quote, urlencode
 
 from batchrun.core.line import CHAT
+from batchrun.core.loose_json import objects_in
 from batchrun.core.marks import METADATA_KEY
 from batchrun.core.outcome import NO_USAGE, Break, Reply, Timing, Usage
 from batchrun.endpoint.body import Form, read_json
@@ -88,10 +89,6 @@ async def _ask(endpoint: Asked, path: str) -> tuple[Reply, Any]:
     return reply, body.value
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
 # -- stored completions -----------------------------------------------------------------------------------------------
 
 
@@ -101,7 +98,7 @@ async def _stored_completion(endpoint: Asked, attempt_id: str) -> Finding:
     if not isinstance(value, dict) or not isinstance(value.get("data"), list):
         raise _NoWord(f"{CHAT} gives no list of stored completions")
     # A server that does not know the filter lists what is somebody else's.
-    listed = _objects(value["data"])
+    listed = objects_in(value["data"])
     mine = [one for one in listed if _has_mark(one, attempt_id) and isinstance(one.get("id"), str)]
     if not mine:
         note = "it lists completions without asking for their metadata" if listed else None
@@ -135,7 +132,7 @@ async def _spend_log(endpoint: Asked, ids: Sequence[str]) -> Finding:
         _, value = await _ask(endpoint, f"{SPEND_LOGS}?{urlencode({'request_id': call_id})}")
         if not isinstance(value, list):
             raise _NoWord(f"{SPEND_LOGS} gives no list")
-        mine = [row for row in _objects(value) if call_id in _names(row)]
+        mine = [row for row in objects_in(value) if call_id in _names(row)]
         paid = [row for row in mine if _is_paid(row)]
         if paid:
             return _of_row(paid)

@@ -5,9 +5,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from batchrun.core.bounds import beyond_text, most_pusd
 from batchrun.core.prices import Price
+from tests.examples import drawn
 
 PRICE = Price(input_per_1m_usd=Decimal(1), output_per_1m_usd=Decimal(2))
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
@@ -30,6 +33,11 @@ def chat(*content: object, **more: Any) -> dict[str, Any]:
         (chat({"type": "file", "file": {"file_id": "file-1"}}), "file"),
         (chat({"type": "video_url", "video_url": {"url": "x"}}), "video_url"),
         (chat({"type": "a_part_of_next_year"}), "a_part_of_next_year"),
+        (chat({"image_url": {"url": "x"}}), "image_url"),
+        (chat({"text": "look", "image": "x"}), "image"),
+        (chat({"type": ["text"]}), "text"),
+        ({"input": [{"type": {}}]}, "type"),
+        ({"messages": [{"role": "user", "content": "who won?"}], "tools": [{"google_search": {}}]}, "google_search"),
         ({"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}, "sound"),
         (chat(TEXT, tools=[{"type": "web_search"}]), "web_search"),
         (chat(TEXT, web_search_options={"search_context_size": "low"}), "web_search_options"),
@@ -56,6 +64,7 @@ def test_what_is_more_than_text_is_named_and_has_no_most_but_the_users(body: dic
     "body",
     [
         chat(TEXT),
+        chat({"text": "parts may have no type"}),
         {"messages": [{"role": "user", "content": 'say "type":"image_url" and "previous_response_id"'}]},
         chat(TEXT, tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]),
         chat(TEXT, response_format={"type": "json_schema", "json_schema": {"schema": {"type": "string"}}}),
@@ -72,6 +81,25 @@ def test_text_is_bounded_by_its_bytes_whatever_it_says(body: dict[str, Any]) -> 
     assert beyond_text(raw) is None
     most = most_pusd(PRICE, body=raw, max_output_tokens=10, max_prompt_tokens=7)
     assert most == (len(raw) + 20) * 10**6
+
+
+NAMES = st.sampled_from(["type", "text", "content", "input", "output", "messages", "tools", "audio", "prompt", "role"])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from(["text", "message", "function"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=drawn(600), deadline=None)
+@given(st.dictionaries(NAMES, ANYTHING, max_size=5))
+def test_whatever_a_line_holds_it_is_bounded_or_named(body: dict[str, Any]) -> None:
+    named = beyond_text(compact(body))
+    assert named is None or named.isprintable()
+
+
+def test_a_name_is_told_only_so_far() -> None:
+    assert len(str(beyond_text(compact(chat({"type": "x" * 10_000}))))) <= 60
 
 
 def test_what_costs_nothing_is_bounded_whatever_it_asks_for() -> None:

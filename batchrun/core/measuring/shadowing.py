@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 LONGEST_NAME = 80  # of the spec's own task_id in the names of the two jobs
 _IN_THE_LINES = ("prompt_template", "system")  # each line has them already
 _OF_ITS_ENDPOINT = (
-    *("endpoints", "api_key_env", "price", "max_cost_usd", "lookup", "on_unknown"),
+    *("endpoints", "api_key_env", "price", "price_from", "max_cost_usd", "lookup", "on_unknown"),
     *("idempotency_header", "idempotency_retention_s", "unknown_statuses", "refused_statuses"),
 )
 _OF_THE_WHOLE = ("error_file", "trial")  # the share is the trial

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from batchrun.core.measuring.shadowing import Shadow, drawn, how_many, shadow_name, side_specs, without_model
-from batchrun.core.spec import TASK_ID
+from batchrun.core.spec import TASK_ID, JobSpec
 
 NAMES = [f"a{number}" for number in range(1_000)]
 SPEC = {
@@ -24,6 +24,7 @@ SPEC = {
 OF_ONE = {
     "api_key_env": "MY_KEY",
     "price": {"input_per_1m_usd": 1, "output_per_1m_usd": 2},
+    "price_from": "genai-prices:openai",
     "on_unknown": "retry",
     "lookup": "openai",
     "idempotency_header": "Idempotency-Key",
@@ -56,6 +57,26 @@ def test_nothing_that_is_true_of_one_endpoint_alone_is_taken_for_true_of_the_oth
     assert OF_ONE.items() <= ours.items()
     assert not OF_ONE.keys() & theirs.keys()
     assert (ours["base_url"], theirs["base_url"]) == ("http://own/v1", "http://other/v1")
+
+
+def test_of_every_key_of_a_spec_it_is_decided_whether_it_is_true_of_the_second_endpoint_too() -> None:
+    of_the_job = {
+        "task_id",
+        "model",
+        "input_file",
+        "output_file",
+        "base_url",
+        "endpoint",
+        "max_tokens",
+        "params",
+        "metadata",
+    }
+    of_the_work = {"concurrency", "retry_times", "timeout_s", "rpm", "tpm", "order", "cache", "measure"}
+    of_the_stops = {"fail_on_error", "endpoint_down_limit_s", "max_prompt_tokens"}
+    of_the_answers = {"response_schema", "accept_fenced", "reask"}
+    held = of_the_job | of_the_work | of_the_stops | of_the_answers
+    _, theirs = sides(dict.fromkeys(JobSpec.model_fields, "x"))
+    assert set(theirs) == held, "a new key: is it true of any endpoint, or of the spec's own alone?"
 
 
 def test_both_sides_send_the_same_lines_and_write_files_of_their_own() -> None:

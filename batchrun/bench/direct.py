@@ -1,7 +1,7 @@
-"""What a measured job leaves out of an ordinary one: the queue between feed and performer, and the partial output.
+"""The queue of a measured job: none at all.
 
-Both are for others, workers and people who look while a job runs, and nobody of these comes to a measurement. A thread
-that polls a queue beside the event loop takes its turns from the very loop that stamps the chunks.
+A queue is for other workers, and none come to a measurement. A thread that polls one beside the event loop takes its
+turns from the very loop that stamps the chunks.
 """
 
 from batchrun.runner.means import Take
@@ -25,10 +25,3 @@ class DirectQueue:
     def stop(self) -> None:
         """Hand nothing over any more. What was not taken stands in the ledger."""
         self._take = None
-
-
-class NoPartial:
-    """A partial output that nobody reads: the whole one is written at the end, as of any job."""
-
-    def add(self, item_ids: list[int]) -> None:
-        """Do nothing."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from batchrun.bench.direct import DirectQueue, NoPartial
+from batchrun.bench.direct import DirectQueue
 from batchrun.bench.gpus import Gpus
 from batchrun.bench.observing import Observations, Observer
 from batchrun.core.outcome import Evidence, Reply
@@ -17,6 +17,7 @@ from batchrun.runner.ends import End
 from batchrun.runner.feed import Feeding
 from batchrun.runner.gear import Gear
 from batchrun.runner.lane import Lane
+from batchrun.runner.partial import Unwritten
 from batchrun.runner.perform import Performer
 from batchrun.runner.session import Session
 
@@ -43,7 +44,7 @@ class MeasuredSession(Session):
     """Like any session, but for the arrivals and the observer, and without what nobody reads of a measurement."""
 
     def __init__(self, *, watch: Watch, gear: Gear, **parts: Any) -> None:
-        super().__init__(**parts | {"gear": replace(gear, queue_of=DirectQueue), "partial": NoPartial()})
+        super().__init__(**parts | {"gear": replace(gear, queue_of=DirectQueue), "partial": Unwritten()})
         self._watch = watch
 
     async def work(self, *, trial_only: bool) -> End:

@@ -39,3 +39,10 @@ class PartialOutput:
     def remove(self) -> None:
         """Delete the file: the whole output is there now."""
         self._file.remove()
+
+
+class Unwritten:
+    """The partial output of a job of which this process writes none: another one does, or nobody would read it."""
+
+    def add(self, item_ids: list[int]) -> None:
+        """Do nothing."""

@@ -13,17 +13,11 @@ from batchrun.ledger.reports import count_items
 from batchrun.runner.ends import End, EndKind
 from batchrun.runner.feed import Feeding
 from batchrun.runner.outage import ENDPOINT_DOWN
+from batchrun.runner.partial import Unwritten
 from batchrun.runner.session import CONTROL_S, TICK_S, Session
 from batchrun.runner.window import Broker, Window
 
 SPREAD = 4  # an idle worker picks among so many times what it needs, so that two seldom pick the same
-
-
-class Unwritten:
-    """The partial output of a job whose outputs this process does not write."""
-
-    def add(self, item_ids: list[int]) -> None:
-        """Do nothing."""
 
 
 class SharedSession(Session):

@@ -108,6 +108,13 @@ def priced(settings: "Settings", found: "Found") -> "Found":
     return replace(found, checked=with_prices(found.checked, addresses, where=found.where, on=datetime.now(UTC)))
 
 
+def say_prices(context: Context, found: "Sequence[Found]") -> None:
+    """Say what was looked up, before anything is sent."""
+    for one in found:
+        for price in looked_up(one):
+            say(context, f"{one.checked.spec.task_id}: price {price}")
+
+
 def looked_up(found: "Found") -> "Iterator[str]":
     """Say each price that was looked up, and where: nobody has written it."""
     from batchrun.cli.cost import rates_text

@@ -102,7 +102,7 @@ def send_both(context: Context, spec: str, second: Second) -> Sent:
         UsageFault: SPEC is no one spec, or what is said of the second endpoint cannot be right.
     """
     from batchrun.bench.shadow import cast
-    from batchrun.cli.registering import Wish, make_ready
+    from batchrun.cli.registering import Wish, make_ready, priced, say_prices
     from batchrun.cli.series import forget_session, register_all, worst
     from batchrun.endpoint.address import is_local
     from batchrun.runner.gear import Scope
@@ -114,7 +114,9 @@ def send_both(context: Context, spec: str, second: Second) -> Sent:
     shadow = _shadow(found, named, second)
     sides = cast(found, shadow, addresses=tuple(one.base_url for one in named), folder=FOLDER)
     wish = Wish(Scope.WHOLE, no_trial=True)
-    ready = [make_ready(settings, side, wish) for side in (sides.a, sides.b)]
+    both = [priced(settings, side) for side in (sides.a, sides.b)]
+    say_prices(context, both)
+    ready = [make_ready(settings, side, wish) for side in both]
     where = list(dict.fromkeys(address for one in ready for address in one.overrides.addresses))
     codes: list[int] = []
     is_free = all(map(is_local, where))

@@ -51,7 +51,7 @@ def command(context: Context, specs: tuple[Path, ...], **flags: Any) -> int:
 
 def submit(context: Context, specs: "Sequence[Path]", wish: "Wish") -> int:
     """Check the specs with their inputs, register or find their jobs, and drive each as far as is wished."""
-    from batchrun.cli.registering import looked_up, make_ready, priced, refuse_limit
+    from batchrun.cli.registering import make_ready, priced, refuse_limit, say_prices
     from batchrun.cli.series import run_in_turn
     from batchrun.runner.specs import check_specs
     from batchrun.wiring import check_broker
@@ -64,9 +64,7 @@ def submit(context: Context, specs: "Sequence[Path]", wish: "Wish") -> int:
         refuse_limit(found)
     settings = context.settings()
     found = [priced(settings, spec) for spec in found]
-    for spec in found:
-        for price in looked_up(spec):
-            say(context, f"{spec.checked.spec.task_id}: price {price}")
+    say_prices(context, found)
     if wish.dry_run:
         for spec in found:
             _say_dry_run(context, spec.checked)

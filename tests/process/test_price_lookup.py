@@ -1,6 +1,7 @@
 """`price_from`: prices that are looked up are said, kept with their source, and reckoned with like written ones."""
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -34,6 +35,25 @@ def test_a_looked_up_price_is_said_kept_with_its_source_and_limits_the_job(lab: 
     ledger.close()
     assert events[0]["detail"]["prices"]["price"]["source"] == bill["price"]["source"]
     assert_accounts_agree(lab)
+
+
+def test_a_shadow_of_a_spec_has_the_price_on_its_own_side_alone(lab: Lab, make_lab: Callable[..., Lab]) -> None:
+    other = make_lab("other")
+    assert other.base_url is not None
+    lab.write_input(4)
+    lab.write_spec(**MODEL, price_from="genai-prices:openai")
+    run = lab.run("compare", "jobs/job.json", "--shadow", other.base_url, "--share", "100", "--json")
+    assert run.wait() == 0, run.err
+    assert run.err.count("price $0.15 in, $0.6 out") == 1
+    jobs = lab.run("ls", "--json")
+    assert jobs.wait() == 0, jobs.err
+    bills = {}
+    for name in (one["job_id"] for one in jobs.json["jobs"]):
+        receipt = lab.run("cost", name, "--json")
+        assert receipt.wait() == 0, receipt.err
+        bills[name[-1]] = receipt.json
+    assert bills["a"]["price"]["source"].endswith(": openai, gpt-4o-mini")
+    assert bills["b"]["price"] is None
 
 
 def test_a_price_that_is_not_known_is_said_before_anything_is_written_or_sent(lab: Lab) -> None:

@@ -146,17 +146,28 @@ def test_the_metrics_have_vllms_names() -> None:
 
 
 def test_the_metrics_tell_where_the_time_went() -> None:
-    async def test() -> str:
+    async def test() -> tuple[str, float]:
+        loop = asyncio.get_running_loop()
         async with running(slots=1, ttft_ms=40, itl_ms=10) as (server, client):
             guests = [await Client.connect(server.port) for _ in range(3)]
-            await asyncio.gather(*(guest.post(max_tokens=3) for guest in guests))
+            await client.ask("POST", "/__capacity", b'{"admits": 0}')
+            sent_at = loop.time()
+            for guest in guests:
+                await guest.send("POST", CHAT, write_body(max_tokens=3))
+            await client.wait_for_stats(waiting=3)  # all three wait before one is served
+            await client.ask("POST", "/__capacity", b'{"admits": null}')
+            for guest in guests:
+                assert (await guest.read()).status == 200
+            took_s = loop.time() - sent_at
             for guest in guests:
                 guest.close()
-            return (await client.ask("GET", "/metrics")).body.decode()
+            return (await client.ask("GET", "/metrics")).body.decode(), took_s
 
-    found = read_metrics(run(test).encode())
+    text, took_s = run(test)
+    found = read_metrics(text.encode())
     assert found is not None
     assert (found.values["queue_count"], found.values["prefill_count"]) == (3, 3)
     assert found.values["prefill_s"] == pytest.approx(0.12)
     assert found.values["decode_s"] == pytest.approx(0.06)
-    assert 0.175 <= found.values["queue_s"] < 1  # one waits for the first answer, one for the second too
+    # One waits for the whole of the first answer, one for the second too; and none for longer than all of it took.
+    assert 0.06 + 0.12 - 1e-3 <= found.values["queue_s"] <= 3 * took_s - 0.18 + 1e-3

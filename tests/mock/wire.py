@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from batchrun.mock.config import MockConfig
 from batchrun.mock.server import MockServer
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0  # for what takes milliseconds: a busy host may stop a test for seconds
 CHAT = "/v1/chat/completions"
 T = TypeVar("T")
 

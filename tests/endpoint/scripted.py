@@ -13,7 +13,7 @@ from batchrun.core.outcome import Break, BreakKind, Reply
 from batchrun.endpoint.client import Endpoint
 
 T = TypeVar("T")
-LIMIT_S = 20.0  # a test that waits longer has failed
+LIMIT_S = 60.0  # a test that waits longer has failed: what it waits for takes milliseconds
 PATH = "/v1/chat/completions"
 ANSWER = (
     b'{"id": "c-1", "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, '
@@ -166,7 +166,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def endpoint_at(
-    base_url: str, *, timeout_s: float = 10.0, connect_timeout_s: float = 5.0, key: str = "EMPTY"
+    base_url: str, *, timeout_s: float = LIMIT_S, connect_timeout_s: float = LIMIT_S, key: str = "EMPTY"
 ) -> Endpoint:
     return Endpoint(base_url, key, concurrency=4, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
 
@@ -175,7 +175,7 @@ async def post(endpoint: Endpoint, body: bytes = b'{"model": "m"}', attempt_id: 
     return await endpoint.exchange(path=PATH, body=body, attempt_id=attempt_id)
 
 
-def exchange_with(handler: Handler, *, timeout_s: float = 10.0, key: str = "EMPTY") -> tuple[Reply | Break, Server]:
+def exchange_with(handler: Handler, *, timeout_s: float = LIMIT_S, key: str = "EMPTY") -> tuple[Reply | Break, Server]:
     """Send one request to a server of this behaviour."""
 
     async def work() -> tuple[Reply | Break, Server]:

@@ -1,10 +1,13 @@
 """Every way an exchange can break, over real sockets: certainly not sent, or unknown, and never one for the other."""
 
 import asyncio
+import re
 import shutil
 import socket
 import ssl
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from batchrun.core.outcome import PROVES_NOT_SENT, Break, BreakKind, Reply
 from tests.endpoint.scripted import (
     ANSWER,
+    LIMIT_S,
     Handler,
     Wire,
     always,
@@ -28,7 +32,7 @@ from tests.endpoint.scripted import (
 KEY = "sk-SECRET-7f3a9-and-more"
 
 
-async def send_to(base_url: str, *, timeout_s: float = 10.0) -> Reply | Break:
+async def send_to(base_url: str, *, timeout_s: float = LIMIT_S) -> Reply | Break:
     async with endpoint_at(base_url, timeout_s=timeout_s) as endpoint:
         return await post(endpoint)
 
@@ -90,18 +94,20 @@ async def say_nothing(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "kind", "words"),
+    ("behaviour", "timeout_s", "kind", "words"),
     [
-        (answer_in_plain_text, BreakKind.TLS, "no TLS: the port speaks plain HTTP"),
-        (hang_up, BreakKind.TLS, "broke off the handshake"),
-        (reset, BreakKind.TLS, "broke off the handshake"),
-        (say_nothing, BreakKind.CONNECT_TIMEOUT, "the port speaks no TLS"),
+        (answer_in_plain_text, LIMIT_S, BreakKind.TLS, "no TLS: the port speaks plain HTTP"),
+        (hang_up, LIMIT_S, BreakKind.TLS, "broke off the handshake"),
+        (reset, LIMIT_S, BreakKind.TLS, "broke off the handshake"),
+        (say_nothing, 0.4, BreakKind.CONNECT_TIMEOUT, "the port speaks no TLS"),
     ],
 )
-def test_https_to_a_plain_server_fails_before_anything_is_sent(behaviour: Handler, kind: BreakKind, words: str) -> None:
+def test_https_to_a_plain_server_fails_before_anything_is_sent(
+    behaviour: Handler, timeout_s: float, kind: BreakKind, words: str
+) -> None:
     async def work() -> Reply | Break:
         async with serving(behaviour) as server:
-            return await send_to(server.base_url.replace("http:", "https:"), timeout_s=2.0)
+            return await send_to(server.base_url.replace("http:", "https:"), timeout_s=timeout_s)
 
     assert words in broken(run(work()), kind).detail
 
@@ -240,6 +246,23 @@ def test_a_broken_answer_is_lost_with_what_had_come_and_is_sent_once(
     assert len(server.requests) == server.connections == 1
 
 
+@asynccontextmanager
+async def out_of_time(base_url: str, *, body: bytes = b"{}", status: int | None = None) -> AsyncIterator[Break]:
+    """Have one exchange that takes too long, and yield what it ended with while its endpoint is still open.
+
+    On a machine that stands still for a moment the connection or the head may be late already: then with more time.
+    """
+    for timeout_s in (0.4, 6.0):
+        async with endpoint_at(base_url, timeout_s=timeout_s) as endpoint:
+            fault = await post(endpoint, body, attempt_id=f"attempt-{timeout_s}")
+            assert isinstance(fault, Break), fault
+            if fault.kind is BreakKind.TIMEOUT and fault.status == status:
+                assert timeout_s <= fault.timing.duration_s < LIMIT_S / 2
+                yield fault
+                return
+    raise AssertionError(fault)
+
+
 async def drip(wire: Wire, head: bytes) -> None:
     await wire.request()
     await wire.send(head)
@@ -264,19 +287,21 @@ async def never_answer(wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "status", "words"),
     [
-        (never_answer, None, "no answer within 0.4 s"),
-        (drip_the_head, None, "no answer within 0.4 s"),
+        (never_answer, None, "no answer within "),
+        (drip_the_head, None, "no answer within "),
         (drip_the_body, 200, "no complete answer (status 200 and "),
     ],
 )
 def test_the_total_time_holds_for_silence_and_for_drips(behaviour: Handler, status: int | None, words: str) -> None:
-    outcome, server = exchange_with(behaviour, timeout_s=0.4)
-    fault = broken(outcome, BreakKind.TIMEOUT)
-    assert fault.kind not in PROVES_NOT_SENT
-    assert fault.status == status
-    assert words in fault.detail
-    assert 0.4 <= fault.timing.duration_s < 10
-    assert len(server.requests) == 1
+    async def work() -> None:
+        async with serving(behaviour) as server, out_of_time(server.base_url, status=status) as fault:
+            assert fault.kind not in PROVES_NOT_SENT
+            assert words in fault.detail
+            assert re.search(r"\b(0\.4|6) s\b", fault.detail)
+            sent = [request.headers["x-client-request-id"] for request in server.requests]
+            assert len(sent) == len(set(sent)) > 0, "nothing was sent twice"
+
+    run(work())
 
 
 def test_a_connection_is_closed_when_its_exchange_runs_out_of_time() -> None:
@@ -288,8 +313,7 @@ def test_a_connection_is_closed_when_its_exchange_runs_out_of_time() -> None:
         closed.set()
 
     async def work() -> None:
-        async with serving(silent) as server, endpoint_at(server.base_url, timeout_s=0.2) as endpoint:
-            broken(await post(endpoint), BreakKind.TIMEOUT)
+        async with serving(silent) as server, out_of_time(server.base_url):
             await closed.wait()
 
     run(work())
@@ -299,8 +323,8 @@ def test_a_server_that_reads_nothing_of_a_large_request_runs_out_of_time_and_is_
     async def deaf(wire: Wire) -> None:
         await asyncio.Event().wait()
 
-    async def work() -> Reply | Break:
-        async with serving(deaf) as server, endpoint_at(server.base_url, timeout_s=0.5) as endpoint:
-            return await post(endpoint, b"x" * 30_000_000)
+    async def work() -> None:
+        async with serving(deaf) as server, out_of_time(server.base_url, body=b"x" * 30_000_000):
+            pass
 
-    broken(run(work()), BreakKind.TIMEOUT)
+    run(work())

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from batchrun.endpoint.classify import Profile, classify
 from batchrun.endpoint.client import Endpoint
 from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.stream import Stream
-from tests.endpoint.scripted import PATH, Handler, Server, Wire, broken, replied, reply, run, serving
+from tests.endpoint.scripted import LIMIT_S, PATH, Handler, Server, Wire, broken, replied, reply, run, serving
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
@@ -37,15 +38,42 @@ def says(*words: str) -> list[bytes]:
     return [chunk(ROLE), first, *rest, chunk({}, end="stop"), chunk(usage=USAGE), DONE]
 
 
-def sent(pieces: Sequence[bytes], *, gap_s: float = 0.0, is_ended: bool = True) -> Handler:
-    """Send each piece by itself, `gap_s` after the one before."""
+class PieceClock:
+    """The clock by which a client stamps: it goes on between two pieces only, when the one before has been stamped."""
+
+    def __init__(self) -> None:
+        self.now_s = monotonic()
+        self._was_read = asyncio.Event()
+
+    def __call__(self) -> float:
+        self._was_read.set()
+        return self.now_s
+
+    async def go_on(self, gap_s: float) -> None:
+        """Wait until the time has been read since the last piece, and let so much of it pass."""
+        await self._was_read.wait()
+        self._was_read.clear()
+        self.now_s += gap_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> PieceClock:
+    made = PieceClock()
+    monkeypatch.setattr("batchrun.endpoint.stream.monotonic", made)
+    return made
+
+
+def sent(
+    pieces: Sequence[bytes], *, clock: PieceClock | None = None, gap_s: float = 0.0, is_ended: bool = True
+) -> Handler:
+    """Send each piece by itself, by a clock `gap_s` after the one before."""
 
     async def handler(wire: Wire) -> None:
         await wire.request()
         await wire.send(HEAD)
         for number, piece in enumerate(pieces):
-            if number and gap_s:
-                await asyncio.sleep(gap_s)  # the server's own pace: it is what is measured
+            if number and clock is not None:
+                await clock.go_on(gap_s)
             await wire.send(b"%x\r\n%b\r\n" % (len(piece), piece))
         if is_ended:
             await wire.send(b"0\r\n\r\n")
@@ -57,7 +85,7 @@ def exchange(handler: Handler, *, path: str = PATH, is_measured: bool = True) ->
     async def work() -> tuple[Reply | Break, Server]:
         async with (
             serving(handler) as server,
-            Endpoint(server.base_url, "EMPTY", concurrency=1, timeout_s=10.0, is_measured=is_measured) as endpoint,
+            Endpoint(server.base_url, "EMPTY", concurrency=1, timeout_s=LIMIT_S, is_measured=is_measured) as endpoint,
         ):
             return await endpoint.exchange(path=path, body=b'{"model":"m"}', attempt_id="a-1"), server
 
@@ -94,16 +122,16 @@ def test_a_streamed_answer_is_put_together_and_judged_like_a_whole_one() -> None
     assert evidence.timing is answer.timing
 
 
-def test_the_times_are_those_of_the_pieces_and_a_role_is_no_token() -> None:
+def test_the_times_are_those_of_the_pieces_and_a_role_is_no_token(clock: PieceClock) -> None:
     gap_s = 0.05
-    answer, _ = exchange(sent(says("a", "b", "c"), gap_s=gap_s))
+    answer, _ = exchange(sent(says("a", "b", "c"), clock=clock, gap_s=gap_s))
     trace = traced(answer)
     assert trace.first_token_s is not None
     assert trace.last_token_s is not None
     # role, a, b, c, end, usage, done: the first token a gap after the first chunk, then three chunks with choices.
-    assert trace.first_token_s - trace.first_chunk_s == pytest.approx(gap_s, abs=0.03)
-    assert trace.gaps_s == pytest.approx([gap_s] * 3, abs=0.03)
-    assert answer.timing.duration_s - trace.last_token_s >= 1.5 * gap_s
+    assert trace.first_token_s - trace.first_chunk_s == pytest.approx(gap_s)
+    assert trace.gaps_s == pytest.approx([gap_s] * 3)
+    assert clock.now_s - trace.sent_s - trace.last_token_s == pytest.approx(2 * gap_s)
 
 
 def test_what_is_not_measured_is_asked_for_whole() -> None:
@@ -196,7 +224,7 @@ def test_chunks_of_odd_shapes_break_nothing() -> None:
 
 
 def test_pieces_are_stamped_in_order() -> None:
-    answer, _ = exchange(sent(says(*"abcdefgh"), gap_s=0.002))
+    answer, _ = exchange(sent(says(*"abcdefgh")))
     trace = traced(answer)
     at_s = [trace.first_chunk_s, trace.first_token_s or 0.0, trace.last_token_s or 0.0, answer.timing.duration_s]
     assert all(before <= after for before, after in pairwise(at_s))
@@ -257,18 +285,20 @@ def responds(*ends: bytes) -> list[bytes]:
     ]
 
 
-def test_a_streamed_response_is_the_one_that_its_last_event_brings_and_its_deltas_are_the_tokens() -> None:
+def test_a_streamed_response_is_the_one_that_its_last_event_brings_and_its_deltas_are_the_tokens(
+    clock: PieceClock,
+) -> None:
     gap_s = 0.05
     pieces = responds(event("response.completed", response=WHOLE))
-    answer, server = exchange(sent(pieces, gap_s=gap_s), path=RESPONSES)
+    answer, server = exchange(sent(pieces, clock=clock, gap_s=gap_s), path=RESPONSES)
     assert json.loads(server.requests[0].body) == {"model": "m", "stream": True}
     assert json.loads(replied(answer).body) == WHOLE
     evidence = classify(answer, path=RESPONSES, profile=Profile(), mask=Mask("EMPTY"))
     assert (evidence.outcome, evidence.usage.completion_tokens) == (AttemptState.ANSWERED, 2)
     trace = traced(answer)
     assert trace.first_token_s is not None
-    assert trace.first_token_s - trace.first_chunk_s == pytest.approx(gap_s, abs=0.03)
-    assert trace.gaps_s == pytest.approx([gap_s] * 2, abs=0.03)
+    assert trace.first_token_s - trace.first_chunk_s == pytest.approx(gap_s)
+    assert trace.gaps_s == pytest.approx([gap_s] * 2)
 
 
 def test_a_response_whose_last_event_never_came_is_in_doubt_and_an_error_is_an_error() -> None:

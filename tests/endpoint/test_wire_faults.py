@@ -250,7 +250,7 @@ def test_whatever_is_on_the_wire_makes_one_outcome_and_is_sent_once(name: str) -
         await wire.request()
         await wire.send(sent)
 
-    exchange, server = exchange_with(handler, timeout_s=5, key=KEY)
+    exchange, server = exchange_with(handler, key=KEY)
     assert len(server.requests) == 1
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     found = classify(exchange, path=PATH, profile=Profile(), mask=MASK)

@@ -1,7 +1,6 @@
 """Requests and tokens a minute: every send waits here for its permit, and no more is claimed than may soon leave."""
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -37,7 +36,7 @@ class Turnstile:
     @property
     def room(self) -> int:
         """Claims that are worth making now: what has left during the last second will be about what leaves next."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         while self._granted_at and self._granted_at[0] < now - 1.0:
             self._granted_at.popleft()
         return max(LEAST_AHEAD, len(self._granted_at)) - len(self._waiting)
@@ -138,4 +137,4 @@ class Turnstile:
             self.unused(permit)  # who waited has given up, or needs none any more
         else:
             place.set_result(permit)
-            self._granted_at.append(time.monotonic())
+            self._granted_at.append(asyncio.get_running_loop().time())

@@ -263,7 +263,7 @@ class Bench:
             ledger=self.ledger, job=self.job, worker=self.worker, gear=self.gear(), voice=voice, partial=partial
         )
 
-    def run(self, meanwhile: Callable[[Session], Awaitable[None]] | None = None, *, timeout_s: float = 20.0) -> End:
+    def run(self, meanwhile: Callable[[Session], Awaitable[None]] | None = None, *, timeout_s: float = 60.0) -> End:
         """Work on the job to an end; `meanwhile` runs beside it."""
 
         async def work() -> End:
@@ -280,7 +280,7 @@ class Bench:
         return asyncio.run(work())
 
 
-async def until(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
+async def until(holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Wait on the event loop until something holds."""
     deadline = time.monotonic() + timeout_s
     while not holds():

@@ -10,7 +10,7 @@ def on_a_loop(act: Callable[[Intake], Awaitable[None]], *, room: int = 4) -> Non
     async def whole() -> None:
         await act(Intake(room=room, wake=asyncio.Event()))
 
-    asyncio.run(asyncio.wait_for(whole(), 20))
+    asyncio.run(asyncio.wait_for(whole(), 60))
 
 
 async def offered(intake: Intake, item_ids: list[int]) -> list[int]:

@@ -1,7 +1,6 @@
 """An endpoint that is away for minutes, in simulated time: nothing is sent, nothing fails, and it goes on by itself."""
 
 import asyncio
-import selectors
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -13,32 +12,10 @@ from batchrun.core.outcome import Charge, Evidence, Scope
 from batchrun.core.states import AttemptState
 from batchrun.runner.ends import Waits
 from batchrun.runner.outage import Outage
+from tests.runner.simulated_loop import SimulatedLoop
 
 REFUSED = Evidence(AttemptState.NOT_SENT, "connect", "refused by it", Charge.NONE, None, scope=Scope.UNREACHABLE)
 PROBE_TAKES_S = 5.0  # a look at a host that says nothing
-
-
-class _NoWaiting(selectors.SelectSelector):
-    """Tells how long it would have waited, and does not wait."""
-
-    waited_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready and timeout:
-            self.waited_s += timeout
-        return ready
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock moves only, and at once, when everybody waits."""
-
-    def __init__(self) -> None:
-        self._no_waiting = _NoWaiting()
-        super().__init__(self._no_waiting)
-
-    def time(self) -> float:
-        return self._no_waiting.waited_s
 
 
 class Hashed(SimpleNamespace):

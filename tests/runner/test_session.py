@@ -388,9 +388,7 @@ def test_a_job_with_nothing_left_to_do_does_not_sit_out_a_hold(tmp_path: Path) -
     bench = Bench(
         tmp_path, count=4, concurrency=4, endpoint=Endpoint(answer), throttle_budget_s=2_000, throttled_s=1_500
     )
-    began = time.monotonic()
-    assert bench.run().kind is EndKind.DONE
-    assert time.monotonic() - began < 10
+    assert bench.run(timeout_s=60.0).kind is EndKind.DONE  # the hold takes 1,000 s
     assert bench.counts == {"completed": 3, "failed": 1}
 
 

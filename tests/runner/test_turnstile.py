@@ -9,12 +9,13 @@ import pytest
 from batchrun.core.rate import Limits, Window
 from batchrun.core.rate_book import LocalWindows
 from batchrun.runner.turnstile import LEAST_AHEAD, TooLarge, Turnstile
+from tests.runner.simulated_loop import SimulatedLoop
 
 SHORT = Window(length_s=1.0, use_within_s=0.1, bucket_s=0.05, clock_slack_s=0.05, burst_s=0.1)
 
 
 class Scene:
-    """A turnstile over windows of one second, on the loop's own clock."""
+    """A turnstile over windows of one second, on the loop's own clock: a simulated one."""
 
     def __init__(self, limits: Limits) -> None:
         self.woken = 0
@@ -33,7 +34,12 @@ def play(limits: Limits, act: Callable[[Scene], Coroutine[Any, Any, None]]) -> N
         await act(scene)
         await scene.turnstile.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 20))
+    run(whole)
+
+
+def run(whole: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(whole())
 
 
 def test_without_limits_nobody_waits_and_nothing_is_counted() -> None:
@@ -81,7 +87,7 @@ def test_windows_that_know_nothing_of_the_last_minute_let_nobody_pass_until_it_i
         assert await scene.turnstile.pass_through(0) is not None
         assert clock() - began >= 1.0
 
-    asyncio.run(asyncio.wait_for(whole(), 20))
+    run(whole)
 
 
 def test_a_limit_that_is_lifted_lets_everybody_pass() -> None:

@@ -38,7 +38,7 @@ def test_every_hint_reaches_the_performer_once_and_in_order(queue: EmbeddedQueue
     queue.start(taker)
     for first in range(0, 500, 5):
         queue.send(7, list(range(first, first + 5)))
-    assert taker.enough.wait(20)
+    assert taker.enough.wait(60)
     assert taker.taken == [(7, item) for item in range(500)]
     assert taker.threads == {"celery-worker"}
 
@@ -49,13 +49,13 @@ def test_a_performer_that_has_enough_holds_the_queue_back(queue: EmbeddedQueue) 
     def take(job_id: int, item_ids: list[int]) -> list[int]:
         taken.extend(item_ids)
         reached.set()
-        gate.wait(20)
+        gate.wait(60)
         return []
 
     queue.start(take)
     queue.send(1, [1])
     queue.send(1, [2, 3])
-    assert reached.wait(20)
+    assert reached.wait(60)
     assert taken == [1]
     gate.set()
 
@@ -68,8 +68,8 @@ def test_two_queues_of_one_process_do_not_mix() -> None:
     try:
         one.send(1, list(range(10)))
         other.send(2, list(range(10)))
-        assert first.enough.wait(20)
-        assert second.enough.wait(20)
+        assert first.enough.wait(60)
+        assert second.enough.wait(60)
         assert {job for job, _ in first.taken} == {1}
         assert {job for job, _ in second.taken} == {2}
     finally:
@@ -82,7 +82,7 @@ def test_a_stopped_queue_leaves_no_thread_and_can_be_followed_by_another() -> No
         queue, taker = EmbeddedQueue("again"), Taker(1)
         queue.start(taker)
         queue.send(1, [1])
-        assert taker.enough.wait(20)
+        assert taker.enough.wait(60)
         queue.stop()
     assert "celery-worker" not in {thread.name for thread in threading.enumerate()}
 

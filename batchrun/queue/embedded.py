@@ -28,6 +28,8 @@ class EmbeddedQueue:
         logging.getLogger("kombu").setLevel(logging.ERROR)
         self._app = make_app(broker="memory://", queue_name=self._queue_name, take=self._hand_over)
         producer = self._app.connection_for_write().Producer(auto_declare=False)
+        # Before there are two threads: of two that make the same queue at once, the later drops what lies in it.
+        producer.channel.queue_declare(self._queue_name)
         self._hints = Hints(self._app, producer, queue_name=self._queue_name)
         self._worker = self._app.WorkController(
             hostname=self._queue_name,

@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Iterator
+from queue import Queue
 
 import pytest
+from kombu.transport.memory import Channel
 
 from batchrun.queue.app import TASK_NAME, make_app
 from batchrun.queue.embedded import EmbeddedQueue
@@ -58,6 +60,26 @@ def test_a_performer_that_has_enough_holds_the_queue_back(queue: EmbeddedQueue) 
     assert reached.wait(60)
     assert taken == [1]
     gate.set()
+
+
+def test_a_hint_that_is_sent_while_the_worker_starts_is_not_forgotten(
+    queue: EmbeddedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, main = threading.Event(), threading.current_thread()
+
+    def make_slowly(channel: Channel, name: str, **_: object) -> None:
+        if name not in channel.queues:
+            if threading.current_thread() is not main:
+                sent.wait(60)
+            channel.queues[name] = Queue()
+
+    monkeypatch.setattr(Channel, "_new_queue", make_slowly)
+    monkeypatch.setattr(Channel, "queues", {})
+    taker = Taker(1)
+    queue.start(taker)
+    queue.send(1, [1])
+    sent.set()
+    assert taker.enough.wait(60)
 
 
 def test_two_queues_of_one_process_do_not_mix() -> None:

@@ -1,6 +1,7 @@
 """Fixtures for every test: a clean environment and private servers, started only by the tests that ask for them."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ def pytest_configure() -> None:
     if settings.get_current_profile_name() == "ci":
         settings.register_profile("ci", settings.get_profile("ci"), derandomize=False)  # tests/examples.py tells why
         settings.load_profile("ci")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Whole processes that run for seconds: all of them together take longer than anybody waits for.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.services import RedisServer, ServerUnavailableError, _free_port, _make_folder, _write, find_program
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 POLL_S = 0.02
 _PR_SET_PDEATHSIG = 1
 

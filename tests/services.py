@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-START_DEADLINE_S = 30.0
-STOP_DEADLINE_S = 10.0
+START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 30.0
 POLL_S = 0.01
 START_TRIES = 5
 
@@ -61,7 +61,7 @@ class RedisServer:
 
     def ask(self, command: str) -> str:
         """Send one command and return the raw reply (RESP). Raises OSError."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
             connection.sendall(f"AUTH {self.password}\r\n{command}\r\nQUIT\r\n".encode())
             reply = b"".join(iter(lambda: connection.recv(65536), b""))
         return reply.decode().removeprefix("+OK\r\n").removesuffix("+OK\r\n")

@@ -235,7 +235,7 @@ class Steps:
         assert len(self.played.endpoint.requests) == self.played.remembered["arrivals"]
 
     def _wait_for(self, holds: Callable[[], bool], what: str) -> None:
-        run, deadline = self.played.runs[-1], time.monotonic() + 30.0
+        run, deadline = self.played.runs[-1], time.monotonic() + 60.0
         while not holds() and run.process.is_alive():
             assert time.monotonic() < deadline, f"waited in vain for {what}\n{run.err}"
             run.process.join(0.003)

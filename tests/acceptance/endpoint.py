@@ -87,7 +87,7 @@ class ScriptedEndpoint:
     def stop(self) -> None:
         """Close every connection and stop listening."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._log.close()
 
     def follow(self, script: Json) -> None:

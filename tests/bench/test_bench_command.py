@@ -17,7 +17,7 @@ from tests.lab import Lab
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 TTFT_S, ITL_S, TOKENS = 0.06, 0.008, 20
-LATE_S = 0.03  # of a busy machine, for the quickest of several
+LATE_S = 0.1  # of a busy machine, for the quickest of several; from the first token to the last it is 0.15
 SMALL = ("-w", f"60x{TOKENS}", "--pause", "0", "-n", "6")
 Labs = Callable[..., Lab]
 
@@ -77,20 +77,20 @@ def test_prompts_have_their_length_by_the_endpoints_own_count(make_lab: Labs) ->
 
 
 def test_arrivals_come_by_their_schedule_whatever_has_been_answered(make_lab: Labs) -> None:
-    lab = make_lab(latency_ms=400)
+    lab = make_lab(latency_ms=1_500)
     run = lab.run("bench", "-w", "40x4", "-n", "12", "--rate", "20", "--rounds", "1", "--pause", "0", "--warm-up", "0")
     assert run.wait() == 0, run.err
     rows = requests_of(measured(lab).runs[0])
     assert sum(row.due_s is not None for row in rows) == 12
-    assert (rows[-1].sent_s or 0.0) < 12 / 20 * 2.5 + 0.3  # one after the other they would take 4.8 s
-    assert sorted(row.queue_s or 0.0 for row in rows)[6] < 0.2
+    assert (rows[-1].sent_s or 0.0) < 12  # one after the other: at 16.5 s
+    assert sorted(row.queue_s or 0.0 for row in rows)[6] < 4  # about 8.7 s
 
 
 def test_two_endpoints_are_measured_in_turn_and_targets_decide_the_exit(make_lab: Labs) -> None:
     lab = timed(make_lab)
-    with MockProcess(MockConfig(ttft_ms=200, answer_tokens=TOKENS, answer_spread=0.0)) as slow:
+    with MockProcess(MockConfig(ttft_ms=2_200, answer_tokens=TOKENS, answer_spread=0.0)) as slow:
         flags = (*SMALL, "-c", "2", "-n", "2", "--warm-up", "0", "--against", slow.base_url)
-        run = lab.run("bench", *flags, "--goodput", "ttft:190", "e2el:5000")
+        run = lab.run("bench", *flags, "--goodput", "ttft:2190", "e2el:9000")
         assert run.wait() == 7, run.err
     result = measured(lab)
     assert "".join(one.group for one in result.runs) == "ABBAAB"

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +17,18 @@ from batchrun.mock.config import MockConfig
 from batchrun.mock.server import MockServer
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
 def test_a_server_under_load_is_seen_from_beside_the_run() -> None:
     async def test() -> Observer:
         async with (
             MockServer(MockConfig(slots=2, latency_ms=150)) as server,
-            Endpoint(server.base_url, "k", concurrency=8, timeout_s=10) as endpoint,
-            Endpoint(server.base_url, "k", concurrency=1, timeout_s=5) as beside,
+            Endpoint(server.base_url, "k", concurrency=8, timeout_s=60) as endpoint,
+            Endpoint(server.base_url, "k", concurrency=1, timeout_s=60) as beside,
         ):
             async with Observer(look=lambda: beside.get("/metrics"), interval_s=0.05) as observer:
                 body = b'{"model":"mock","messages":[{"role":"user","content":"hi"}]}'
@@ -32,7 +39,7 @@ def test_a_server_under_load_is_seen_from_beside_the_run() -> None:
                 await asyncio.gather(*sends)
             return observer
 
-    seen = asyncio.run(asyncio.wait_for(test(), 30)).seen
+    seen = asyncio.run(asyncio.wait_for(test(), 60)).seen
     assert seen.server == "vLLM"
     peak = {name: max(value for _, value in points) for name, points in seen.series.items()}
     assert peak["server.running"] == 2
@@ -54,7 +61,8 @@ def test_a_server_without_such_a_page_is_left_alone_after_a_few_looks() -> None:
 
     async def test() -> Observer:
         async with Observer(look=look, interval_s=0.005) as observer:
-            await asyncio.sleep(0.1)
+            await until(lambda: looks >= 3)
+            await asyncio.sleep(0.1)  # in which it would look twenty times more
         return observer
 
     seen = asyncio.run(test()).seen
@@ -181,7 +189,7 @@ def test_heat_and_power_count_as_throttling_and_idleness_does_not(library: type[
 def test_gpus_are_part_of_what_is_seen() -> None:
     async def test() -> Observer:
         async with Observer(gpus=Gpus(FakeNvml(0x40)), interval_s=0.01) as observer:
-            await asyncio.sleep(0.05)
+            await until(lambda: len(observer.seen.series.get("gpu0.power_w", [])) >= 2)
         return observer
 
     seen = asyncio.run(test()).seen

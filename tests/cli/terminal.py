@@ -185,7 +185,7 @@ class Terminal:
             self.written += data
             self.screen.feed(data)
 
-    def until(self, holds: Callable[[str], object], what: str, *, timeout_s: float = 30.0) -> str:
+    def until(self, holds: Callable[[str], object], what: str, *, timeout_s: float = 60.0) -> str:
         """Wait until the screen shows something, and return its text."""
         deadline = time.monotonic() + timeout_s
         while not holds(self.screen.text):
@@ -195,7 +195,7 @@ class Terminal:
             assert not is_over or holds(self.screen.text), f"it ended before {what}\n{self.screen.text}"
         return self.screen.text
 
-    def wait(self, timeout_s: float = 40.0) -> int:
+    def wait(self, timeout_s: float = 60.0) -> int:
         """Wait for the end and return the exit code, negative for a signal's."""
         deadline = time.monotonic() + timeout_s
         while self.run.process.is_alive():
@@ -207,7 +207,7 @@ class Terminal:
     def close(self) -> None:
         """Take the terminal away, and the process with it."""
         self.run.kill()
-        self.run.process.join(10)
+        self.run.process.join(60)
         os.close(self._hand)
         os.close(self._person)
 

@@ -166,7 +166,7 @@ def the_demo_finds_a_second_bill(stage: Stage) -> Run:
     """The tour's own judge reads the endpoint's log; one more bill is written into that log meanwhile."""
     lab = stage.lab()
     run = lab.start("demo", "--items", "40", "--keep")
-    until(lambda: _bills(lab), "the tour's endpoint has been asked", timeout_s=40)
+    until(lambda: _bills(lab), "the tour's endpoint has been asked", timeout_s=60)
     (log,) = lab.folder.glob("batchrun-demo-*/requests.jsonl")
     with log.open("ab", buffering=0) as file:
         file.write(_bills(lab)[0] + b"\n")

@@ -39,7 +39,7 @@ from tests.ledger.desk import (
     snapshot,
 )
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Watched:

@@ -194,7 +194,7 @@ def test_a_job_is_not_finished_behind_the_back_of_a_consent(own_ledger: Ledger) 
         assert others[0].recv() == "about to"
         assert not others[0].poll(0.3), "it waits for the consent's end"
     assert others[0].recv() is False
-    child.join(20)
+    child.join(60)
     assert desk.counts() == {"pending": 1}
 
 

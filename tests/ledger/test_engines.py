@@ -166,7 +166,7 @@ def _keep_open(address: str, said: Any, until: Any) -> None:
     ledger = Ledger(address, folder=Path(address).parent)
     with ledger.read() as connection:
         said.put(connection.exec_driver_sql("PRAGMA journal_mode").scalar())
-        until.wait(20)
+        until.wait(60)
 
 
 @on_sqlite
@@ -177,12 +177,12 @@ def test_a_faulty_sqlite_does_not_join_a_write_ahead_log(address: str, monkeypat
     said, until = forks.Queue(), forks.Event()
     child = forks.Process(target=_keep_open, args=(address, said, until))
     child.start()
-    assert said.get(timeout=20) == "wal"
+    assert said.get(timeout=60) == "wal"
     monkeypatch.setitem(sys.modules, "pysqlite3", None)
     with pytest.raises(LedgerFault, match=r"database is locked|has a write-ahead log"):
         Ledger(address, folder=Path("unused"), busy_timeout_s=0.01)
     until.set()
-    child.join(20)
+    child.join(60)
     assert child.exitcode == 0
     Ledger(address, folder=Path("unused")).close()
 
@@ -257,7 +257,7 @@ def test_a_ledger_can_be_read_and_written_by_many_threads(ledger: Ledger) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert not faults
     assert desk.counts() == {"running": 8}
 

@@ -121,7 +121,7 @@ class Life:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.join(20)
+        self.process.join(60)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def live(tmp_path: Path) -> Iterator[Callable[[str], Life]]:
             if life.child:
                 with suppress(ProcessLookupError):
                     os.kill(life.child, signal.SIGKILL)
-            life.process.join(20)
+            life.process.join(60)
 
 
 @pytest.mark.process

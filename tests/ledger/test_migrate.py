@@ -182,9 +182,9 @@ def test_processes_that_make_the_same_ledger_at_once_make_one(address: str, tmp_
     children = [forks.Process(target=_make, args=(address, str(tmp_path), start, said)) for _ in range(at_once)]
     for child in children:
         child.start()
-    words = {said.get(timeout=30) for _ in children}
+    words = {said.get(timeout=60) for _ in children}
     for child in children:
-        child.join(20)
+        child.join(60)
     assert len(words) == 1, words
     assert len(words.pop()) == 12
 
@@ -215,7 +215,7 @@ def _die_while_making(address: str, statements: int) -> None:
 def test_an_upgrade_that_is_killed_has_done_all_or_nothing(address: str, tmp_path: Path, statements: int) -> None:
     child = forks.Process(target=_die_while_making, args=(address, statements))
     child.start()
-    child.join(30)
+    child.join(60)
     assert child.exitcode == (0 if statements == 10_000 else -9)
     assert _tables(address) == ({*metadata.tables, "alembic_version"} if statements == 10_000 else set())
     ledger = Ledger(address, folder=tmp_path)

@@ -223,7 +223,7 @@ def _asked_of_a_process(target: Any, folder: Path) -> Any:
         assert said.poll(20)
         return said.recv()
     finally:
-        child.join(20)
+        child.join(60)
 
 
 def test_an_answer_that_does_not_fit_on_the_disk_is_refused_and_tears_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.process.limits import stop_after_a_chunk
 
 Seen = TypeVar("Seen")
 TASK = "batch-001"
-PATIENCE_S = 50.0  # for what takes a second or two where nothing else runs
+PATIENCE_S = 60.0  # for what takes a second or two where nothing else runs
 
 
 def ids(count: int, prefix: str = "a") -> list[str]:
@@ -159,7 +159,7 @@ def is_reading(run: Run, name: str) -> bool:
 def until_quiet(lab: Lab, *, for_s: float, run: Run) -> int:
     """Wait until nothing has arrived for a while, and return how many have."""
     count, since = lab.arrivals(), time.monotonic()
-    deadline = since + 30.0
+    deadline = since + PATIENCE_S
     while time.monotonic() - since < for_s:
         assert time.monotonic() < deadline
         run.process.join(0.01)

@@ -1,7 +1,6 @@
 """Memory does not grow with the input: neither while it is checked and registered, nor while it is performed."""
 
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,10 +22,7 @@ def _peak_of(lab: Lab, count: int) -> float:
     with (lab.folder / "inputs" / "in.jsonl").open("w") as file:
         file.writelines(batch_line(f"a{number}", text) for number in range(count))
     lab.write_spec(concurrency=64)
-    began = time.monotonic()
     run = lab.start("submit", "jobs/job.json", "--no-trial")
-    lab.await_arrivals(1, run=run)
-    assert time.monotonic() - began < 15.0, "nothing was sent for a long time"
     lab.await_arrivals(1_000, run=run)
     peak_mb = _peak_mb(run)
     run.kill(signal.SIGTERM)

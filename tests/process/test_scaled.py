@@ -242,7 +242,7 @@ def test_a_job_without_a_worker_says_so_and_waits(make_scaled: Callable[..., Lab
     lab.write_input(5)
     lab.write_spec()
     run = lab.start(*SUBMIT)
-    until_said(run, "no worker is at work on this job", timeout_s=30)
+    until_said(run, "no worker is at work on this job")
     crew = worker(lab)
     assert run.wait() == 0, run.err
     crew.kill()

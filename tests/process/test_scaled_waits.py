@@ -49,16 +49,16 @@ def test_ten_minutes_hold_every_worker_are_shown_and_are_slept_by_none(make_scri
     assert lab.run("set", TASK, "-c", "3").wait() == 0
     until_standing(lab, lambda seen: seen.slots == 3, "the workers have taken the new limit")
     crew[0].kill(signal.SIGTERM)
-    assert crew[0].wait(30) == 0, "it leaves in the middle of the pause"
+    assert crew[0].wait() == 0, "it leaves in the middle of the pause"
     assert lab.run("pause", TASK).wait() == 0
-    assert run.wait(30) == 0, "who followed is told"
+    assert run.wait() == 0, "who followed is told"
     assert lab.standing().job.state is JobState.PAUSED
     assert lab.run("cancel", TASK).wait() in (0, 3)
     standing = until_standing(lab, lambda seen: seen.job.state is JobState.CANCELLED, "it is cancelled")
     assert standing.counts[ItemState.CANCELLED] == 200 - done
     assert lab.arrivals() == sent, "nothing left in all that time"
     crew[1].kill(signal.SIGTERM)
-    assert crew[1].wait(30) == 0
+    assert crew[1].wait() == 0
 
 
 def test_the_end_of_a_pause_that_many_workers_keep_is_no_stampede(make_scripted: Scripted, redis_url: str) -> None:
@@ -82,7 +82,7 @@ def test_the_end_of_a_pause_that_many_workers_keep_is_no_stampede(make_scripted:
     assert_sent_once_but_for_refusals(lab)
     for one in crew:
         one.kill(signal.SIGTERM)
-        assert one.wait(30) == 0
+        assert one.wait() == 0
 
 
 def assert_sent_once_but_for_refusals(lab: Lab) -> None:

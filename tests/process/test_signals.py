@@ -73,7 +73,7 @@ def test_the_first_signal_drains(number: int, code: int, make_lab: Callable[...,
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_the_second_signal_gives_up_what_is_in_flight(number: int, code: int, make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=30_000)
+    lab = _lab(make_lab, latency_ms=300_000)
     run = lab.start(*SUBMIT)
     lab.await_arrivals(CONCURRENCY, run=run)
     run.kill(number)
@@ -81,7 +81,7 @@ def test_the_second_signal_gives_up_what_is_in_flight(number: int, code: int, ma
     began = time.monotonic()
     run.kill(number)
     assert run.wait() == code, run.err
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 20.0, "at once: the answers take minutes"
     standing = assert_accounts_agree(lab, is_over=False)
     assert standing.counts[ItemState.IN_DOUBT] == CONCURRENCY
     assert standing.attempts.by_state[AttemptState.UNKNOWN] == CONCURRENCY
@@ -101,11 +101,11 @@ def _doubts(lab: Lab) -> list[dict[str, str]]:
 
 
 def test_a_drain_that_takes_too_long_gives_up_by_itself(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=30_000)
+    lab = _lab(make_lab, latency_ms=300_000)
     run = lab.start(*SUBMIT, env={"BATCHRUN_DRAIN_TIMEOUT_S": "0.5"})
     lab.await_arrivals(CONCURRENCY, run=run)
     run.kill(signal.SIGTERM)
-    assert run.wait(10) == 143, run.err
+    assert run.wait() == 143, run.err
     assert lab.standing().counts[ItemState.IN_DOUBT] == CONCURRENCY
     assert_accounts_agree(lab, is_over=False)
 
@@ -228,7 +228,7 @@ def test_an_endpoint_that_comes_back_is_used_again_without_anybody_s_help(make_l
 
 
 def test_a_signal_while_the_endpoint_throttles_does_not_wait_for_it(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, rate_limit_rate=1.0, retry_after_s=30.0)
+    lab = _lab(make_lab, rate_limit_rate=1.0, retry_after_s=600.0)
     run = lab.start(*SUBMIT)
     lab.await_arrivals(1, run=run)
     until_standing(lab, lambda standing: standing.job.throttle_until_at is not None, "the job is throttled")

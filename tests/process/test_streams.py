@@ -52,7 +52,7 @@ def test_a_full_stdout_is_said_in_words(small: Lab) -> None:
 
 def test_a_spec_that_is_no_file_is_refused_and_not_waited_for(small: Lab) -> None:
     os.mkfifo(small.folder / "jobs" / "fifo.json")
-    run = small.run("submit", "jobs/fifo.json", timeout_s=20)
+    run = small.run("submit", "jobs/fifo.json")
     assert run.wait() == 2
     assert "no regular file" in run.err
 

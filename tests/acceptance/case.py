@@ -140,7 +140,7 @@ class Steps:
         *,
         exit: int | list[int],
         says: list[str] | None = None,
-        within_s: float = 40.0,
+        within_s: float = 60.0,
         env: Json | None = None,
         unlimited: bool = False,
     ) -> None:
@@ -154,7 +154,7 @@ class Steps:
         self.played.runs.append(run)
 
     def end(
-        self, exit: int | list[int], *, says: list[str] | None = None, within_s: float = 40.0, of: int = -1
+        self, exit: int | list[int], *, says: list[str] | None = None, within_s: float = 60.0, of: int = -1
     ) -> None:
         """Wait for the command started last, or for that with number `of`."""
         run = self.played.runs[of]

@@ -413,7 +413,7 @@ def test_a_range_is_climbed_while_the_job_runs_and_a_resume_goes_on_from_there(
     monkeypatch.setattr("batchrun.runner.session.CONTROL_S", 0.02)
 
     async def answer(custom_id: str, nth: int) -> Reply | Break:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # longer than a busy machine needs to send the next one: else the limit is not used
         return reply()
 
     bench = Bench(tmp_path, count=2_000, concurrency="2-64", endpoint=Endpoint(answer))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from batchrun.core.rate import MINUTE, Limits, Reason
 from tests.core.rate_scene import DEMAND, SPAN_S, Scene, demand, most_in_any_window, play_anything
+from tests.examples import drawn
 
 
 class RateConformance:
@@ -36,7 +37,7 @@ class RateConformance:
         assert most_in_any_window(sends) <= tpm
         assert sum(tokens for _, tokens in sends) >= 0.95 * tpm * minutes
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+    @settings(max_examples=drawn(8), deadline=None, suppress_health_check=[HealthCheck.differing_executors])
     @given(
         rpm=st.integers(1, 400),
         tpm=st.integers(1_000, 1_000_000),
@@ -339,7 +340,9 @@ class RateConformance:
         assert len([at for at, _ in sends if at > start]) >= 0.94 * 300 * 200 / 60
 
     @settings(
-        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
+        max_examples=drawn(40),
+        deadline=None,
+        suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
     )
     @given(data=st.data(), limits=st.builds(Limits, st.integers(1, 40), st.none() | st.integers(10, 2_000)))
     def test_whatever_happens_no_window_holds_more_than_the_limit(self, data: st.DataObject, limits: Limits) -> None:

@@ -17,6 +17,7 @@ from batchrun.queue.windows import RedisWindows
 from tests.core.rate_conformance import RateConformance
 from tests.core.rate_scene import MOMENTS, SPAN_S, STEPS, Scene
 from tests.core.test_rate import book_scene
+from tests.examples import drawn
 from tests.services import RedisServer
 
 LIMITS = Limits(600, 60_000)
@@ -59,7 +60,7 @@ class TestInRedis(RateConformance):
 
 
 @settings(
-    max_examples=60,
+    max_examples=drawn(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

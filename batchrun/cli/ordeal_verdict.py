@@ -88,6 +88,6 @@ def _prove_doubts(stage: Stage, ordeal: Ordeal, report: Report) -> Check:
     from batchrun.mock.judgement import read_log
 
     by_fault = read_log(stage.folder / LOG).by_fault
-    most = report.deaths * int(1.25 * ordeal.concurrency) + sum(by_fault[name] for name in UNKNOWN_FAULTS)
-    claim = "a death leaves at most 1.25 doubts for each request slot"
+    most = report.deaths * ordeal.concurrency + sum(by_fault[name] for name in UNKNOWN_FAULTS)
+    claim = "a death leaves at most one doubt for each request slot"
     return Check("doubts_bounded", claim, f"{report.doubts} of at most {most}", report.doubts <= most)

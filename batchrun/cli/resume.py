@@ -107,7 +107,7 @@ def _show_plan(context: Context, before: "Standing", plan: "ResumePlan", *, is_c
     if before.is_worked_on:
         put(f"  {before.performer} performs it: this would follow")
     if plan.unsettled:
-        put(f"  {plan.unsettled:,} in flight: of a process that died they become answers, or doubts")
+        put(f"  {plan.unsettled:,} in flight: of a process that died they become answers, doubts, or unsent again")
     if plan.to_send_again:
         put(f"  {plan.to_send_again:,} in doubt would be sent again, and may be billed a second time")
     if plan.in_doubt:

@@ -131,7 +131,13 @@ ITEM_MOVES: dict[str, ItemMove] = {
             "the endpoint honours the doubt's key; same address and account, within retention; fence + 1, new intent",
         ),
         _item("release", {_I.RUNNING}, {_I.PENDING, _I.CANCELLED}, "owner", "fence; claimed ahead and not sent"),
-        _item("rescue", {_I.RUNNING}, {_I.IN_DOUBT}, "sweeper", "owner dead; fence + 1"),
+        _item(
+            "rescue",
+            {_I.RUNNING},
+            {_I.IN_DOUBT, _I.PENDING, _I.CANCELLED},
+            "sweeper",
+            "owner dead; in doubt, fence + 1, unless its marks prove that the request never began",
+        ),
         _item(
             "adopt",
             _UNANSWERED,

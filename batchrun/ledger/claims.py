@@ -26,7 +26,7 @@ from batchrun.ledger.guards import (
     stands_in,
 )
 from batchrun.ledger.rounds import Round
-from batchrun.ledger.schema import attempt_key, attempts, items, jobs, requests
+from batchrun.ledger.schema import attempt_key, attempts, items, jobs, requests, split_key
 
 
 @quick
@@ -213,18 +213,25 @@ def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, 
     The caller holds each claim's permit: from here on nobody sends it.
     """
     lock_jobs(connection, [claim.job_id for claim in claims])
-    # Only what is still open is released, so that repeating a commit of unknown outcome changes nothing.
-    is_open = (attempts.c.key.in_([claim.key for claim in claims]), attempts.c.state == AttemptState.INTENT)
+    give_back(connection, [claim.key for claim in claims], worker_id=worker_id, now=now)
+
+
+def give_back(connection: Connection, keys: Sequence[int], *, worker_id: int, now: float) -> int:
+    """Let attempts that are still open be not_sent and their items pending again; return how many attempts were.
+
+    The caller holds the jobs' locks, and knows that none of these requests has begun or ever will.
+    """
+    # Only what is still open, so that repeating a commit of unknown outcome changes nothing.
+    is_open = (attempts.c.key.in_(keys), attempts.c.state == AttemptState.INTENT)
     held = connection.execute(select(attempts.c.key, attempts.c.job_id, attempts.c.reserved_pusd).where(*is_open)).all()
     if not held:
-        return
+        return 0
     connection.execute(
         update(attempts)
         .where(*is_open)
         .values(state=AttemptState.NOT_SENT, charge=Charge.NONE, reserved_pusd=0, ended_at=now, cause=RELEASED)
     )
     # crash point: release-recorded
-    still_open = {row.key for row in held}
     connection.execute(
         update(items)
         .where(
@@ -234,7 +241,8 @@ def release(connection: Connection, *, claims: Sequence[Claim], worker_id: int, 
             stands_in("release"),
         )
         .values(state=back_to_pending(), worker_id=None, not_before_at=now, wait_s=0.0),
-        [{"the_item": claim.item_id, "the_fence": claim.fence} for claim in claims if claim.key in still_open],
+        [{"the_item": item_id, "the_fence": fence} for item_id, fence in (split_key(row.key) for row in held)],
     )
     for job_id in {row.job_id for row in held}:
         move_money(connection, job_id, reserved=-sum(row.reserved_pusd for row in held if row.job_id == job_id))
+    return len(held)

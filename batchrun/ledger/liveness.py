@@ -23,6 +23,7 @@ from batchrun.ledger.intact import WORKERS
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.schema import heartbeats, workers
 from batchrun.ledger.seal import stay_the_same
+from batchrun.ledger.send_marks import SendMarks, boot_id
 from batchrun.ledger.spool import Spool
 from batchrun.ledger.sweeps import end_leases, jobs_of
 
@@ -52,6 +53,7 @@ class Worker:
     folder: Path
     lock_fd: int
     spool: Spool
+    marks: SendMarks
 
     def leave(self, ledger: Ledger, *, now: float) -> None:
         """Let go of the lock, and say goodbye where nothing is left: every attempt has its outcome in the ledger.
@@ -62,10 +64,12 @@ class Worker:
         if is_done:
             # crash point: leave-said
             self.spool.remove()
+            self.marks.remove()
             # crash point: leave-cleared
             lock_path(self.folder, self.incarnation).unlink(missing_ok=True)
         else:
             self.spool.close()
+            self.marks.close()
         _held.discard(self.lock_fd)
         os.close(self.lock_fd)
 
@@ -104,6 +108,8 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
         fd = _take_lock(folder, incarnation, undo)
         spool = Spool.create(folder, incarnation, room_bytes=room_bytes)
         undo.callback(spool.remove)
+        marks = SendMarks.create(folder, incarnation)
+        undo.callback(marks.remove)
         # crash point: enter-files
         values = {
             "incarnation": incarnation,
@@ -113,6 +119,7 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
             "folder": str(folder),
             "version": __version__,
             "started_at": now,
+            "boot_id": boot_id(),
         }
         with ledger.write() as connection:
             stay_the_same(connection, ledger.ledger_id, ledger.where)
@@ -121,7 +128,7 @@ def enter(ledger: Ledger, *, name: str, now: float, room_bytes: int = 1 << 20) -
         undo.pop_all()
     # crash point: enter-known
     _held.add(fd)
-    return Worker(worker_id, incarnation, name, folder, fd, spool)
+    return Worker(worker_id, incarnation, name, folder, fd, spool, marks)
 
 
 def _take_lock(folder: Path, incarnation: str, undo: ExitStack) -> int:
@@ -132,6 +139,13 @@ def _take_lock(folder: Path, incarnation: str, undo: ExitStack) -> int:
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.write(fd, incarnation.encode())
     return fd
+
+
+def remove_files(folder: Path, incarnation: str) -> None:
+    """Delete a dead worker's files, once all its attempts have outcomes; last the lock, which shows that it is dead."""
+    for name in ("spool.a", "spool.b", "marks", "lock"):
+        (folder / f"{incarnation}.{name}").unlink(missing_ok=True)
+        # crash point: grave-cleared
 
 
 def holds_lock(folder: Path, incarnation: str, *, mounts: Path = MOUNTS) -> bool | None:

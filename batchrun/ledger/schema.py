@@ -237,6 +237,7 @@ workers = Table(
     Column("folder", Text, nullable=False),  # of its lock and its spool
     Column("version", Text, nullable=False),
     Column("started_at", Float, nullable=False),
+    Column("boot_id", Text),  # of the machine's run that its send marks belong to; NULL: they prove nothing
     Column("ended_at", Float),  # left in order, or declared dead
 )
 

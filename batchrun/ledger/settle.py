@@ -1,4 +1,4 @@
-"""Moving items by what their attempts came to: settle, adopt, correct and rescue. One transaction for all of it.
+"""Moving items by what their attempts came to: settle, adopt and correct. One transaction for all of it.
 
 An attempt's outcome is always recorded, whoever owns the item by now: a paid answer is never dropped. The item moves
 only where its guard holds.
@@ -208,34 +208,3 @@ def _moves(one: Settlement, decision: Decision) -> dict[str, Any]:
         "why": decision.cause,
         "words": storable(decision.message),
     }
-
-
-def rescue(connection: Connection, *, job_id: int, worker_id: int, now: float) -> list[int]:
-    """running -> in_doubt for everything that dead worker `worker_id` holds of the job; return the attempts' keys.
-
-    Its spool has been adopted before. What it had claimed and not sent cannot be told from what it had sent. Attempts
-    whose item has gone on without them (another attempt's answer was adopted) become unknown too.
-    """
-    lock_jobs(connection, [job_id])
-    rows = connection.execute(
-        update(items)
-        .where(items.c.job_id == job_id, items.c.is_current, items.c.worker_id == worker_id, stands_in("rescue"))
-        .values(
-            state=ItemState.IN_DOUBT,
-            fence=items.c.fence + 1,
-            worker_id=None,
-            tries=items.c.tries + 1,
-            cause="worker_lost",
-            message="the worker died while this request was, or was about to be, under way",
-        )
-        .returning(items.c.id, items.c.fence)
-    ).all()
-    # crash point: rescue-moved
-    opened = connection.execute(
-        update(attempts)
-        .where(attempts.c.job_id == job_id, attempts.c.worker_id == worker_id, attempts.c.state == AttemptState.INTENT)
-        .values(state=AttemptState.UNKNOWN, cause="worker_lost", message="the worker died", ended_at=now)
-    ).rowcount
-    if rows or opened:
-        record_event(connection, job_id, "rescued", at=now, detail={"worker": worker_id, "in_doubt": len(rows)})
-    return [attempt_key(row.id, row.fence - 1) for row in rows]

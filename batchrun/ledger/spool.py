@@ -201,10 +201,3 @@ def _frame_at(data: memoryview, position: int) -> tuple[Frame, int] | None:
     if _sum(head, about, body) != checksum:
         return None
     return Frame(key, json.loads(bytes(about)), bytes(body)), end
-
-
-def remove_files(folder: Path, incarnation: str) -> None:
-    """Delete a dead worker's spool and lock, once all its attempts have outcomes."""
-    for name in ("spool.a", "spool.b", "lock"):
-        (folder / f"{incarnation}.{name}").unlink(missing_ok=True)
-        # crash point: grave-cleared

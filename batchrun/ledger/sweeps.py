@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, delete, exists, or_, select, update
 
@@ -10,6 +11,7 @@ from batchrun.core.states import AttemptState, ItemState
 from batchrun.ledger.schema import attempts, items, jobs, leases, split_key, workers
 
 _IS_OPEN = attempts.c.state == AttemptState.INTENT
+_WITHOUT_REPLY = (AttemptState.INTENT, AttemptState.UNKNOWN, AttemptState.NOT_SENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Incarnation:
     folder: Path
     name: str
     pid: int
+    boot_id: str | None  # of the machine's run in which it lived
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +45,35 @@ def incarnations(connection: Connection, *, except_worker: int) -> list[Incarnat
     owners = select(attempts.c.worker_id).where(attempts.c.job_id.in_(select(jobs.c.id)), _IS_OPEN)
     is_left = or_(workers.c.ended_at.is_(None), workers.c.id.in_(owners))
     rows = connection.execute(select(workers).where(is_left, workers.c.id != except_worker).order_by(workers.c.id))
-    return [Incarnation(row.id, row.incarnation, row.host, Path(row.folder), row.name, row.pid) for row in rows]
+    return [_incarnation(row, Path(row.folder)) for row in rows]
 
 
-def buried_with_spool(connection: Connection, folder: Path) -> list[Incarnation]:
-    """Return the workers that were buried from elsewhere, where nobody could see their spools in `folder`."""
-    here = {path.name.split(".")[0] for path in folder.glob("*.spool.*")}
+def buried_with_files(connection: Connection, folder: Path) -> list[Incarnation]:
+    """Return the workers that are buried and have files in `folder`, which whoever buried them may not have seen."""
+    here = {path.name.split(".")[0] for path in folder.glob("*.*")}
     query = select(workers).where(workers.c.incarnation.in_(here), workers.c.ended_at.is_not(None))
-    return [
-        Incarnation(row.id, row.incarnation, row.host, folder, row.name, row.pid) for row in connection.execute(query)
-    ]
+    return [_incarnation(row, folder) for row in connection.execute(query)]
+
+
+def _incarnation(row: Any, folder: Path) -> Incarnation:
+    return Incarnation(row.id, row.incarnation, row.host, folder, row.name, row.pid, row.boot_id)
 
 
 def open_attempt(connection: Connection, key: int) -> OpenAttempt | None:
-    """Return the attempt with this key if its fate is still open or unknown; None when there is nothing to learn."""
+    """Return the attempt with this key if its fate is open, unknown or said to be nothing; None where a reply is known.
+
+    Evidence of an attempt that is called unsent is worth an alarm, and must not be dropped.
+    """
     item_id, _ = split_key(key)
     row = connection.execute(
         select(attempts, items.c.tries, items.c.throttled_s, items.c.reasks)
         .join(items, items.c.id == item_id)
-        .where(attempts.c.key == key, attempts.c.state.in_((AttemptState.INTENT, AttemptState.UNKNOWN)))
+        .where(attempts.c.key == key, attempts.c.state.in_(_WITHOUT_REPLY))
     ).one_or_none()
     if row is None:
         return None
     # A doubt has been counted already when it was made.
-    counted = row.tries if row.state == AttemptState.INTENT else max(0, row.tries - 1)
+    counted = max(0, row.tries - 1) if row.state == AttemptState.UNKNOWN else row.tries
     tries = Tries(counted, row.throttled_s, row.reasks)
     return OpenAttempt(key, row.job_id, row.worker_id, tries, row.reserved_pusd, row.endpoint)
 

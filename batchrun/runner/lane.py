@@ -11,6 +11,7 @@ from batchrun.core.rate import Permit
 from batchrun.core.request import most_tokens
 from batchrun.core.routing import Health, Load
 from batchrun.core.states import AttemptState
+from batchrun.errors import LedgerFull
 from batchrun.ledger.claims import Claim
 from batchrun.runner.clocks import boot_clock
 from batchrun.runner.evidence import describe
@@ -112,6 +113,7 @@ class Lane:
 
         Raises:
             TooLarge: the request alone needs more tokens than a minute has: it can never leave.
+            LedgerFull: the worker's disk does not take the mark that it begins; it went back.
         """
         own, slots = self._own, self._slots
         if own is not None and not (owner.holds(claim) and await own.enter()):
@@ -143,6 +145,13 @@ class Lane:
             if is_mine:
                 await owner.give_back([claim])
             return None
+        try:
+            self._means.marks.begin(claim.key)
+        except LedgerFull:
+            if permit is not None:
+                self.turnstile.unused(permit)
+            await owner.give_back([claim])
+            raise
         if permit is not None:
             self._passed[claim.key] = permit
         return await self._exchange(claim)

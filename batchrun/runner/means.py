@@ -9,6 +9,7 @@ from batchrun.core.prices import Price
 from batchrun.core.rate import Limits
 from batchrun.core.retry import RetryPolicy
 from batchrun.ledger.commit import GroupCommit
+from batchrun.ledger.send_marks import SendMarks
 from batchrun.ledger.spool import Spool
 from batchrun.runner.kin import Kin
 from batchrun.runner.twins import Twins
@@ -106,6 +107,7 @@ class Means:
 
     commit: GroupCommit
     spool: Spool
+    marks: SendMarks
     attempt_id: Callable[[int], str]
     chance: Callable[[], float]
     answered_routes: Callable[[str], Awaitable[Collection[str]]]  # on which an address has answered items of the job

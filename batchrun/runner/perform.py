@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from batchrun.core.breaker import Breaker, FailureLimit, Trip
+from batchrun.errors import LedgerFault
 from batchrun.ledger.claims import Claim
 from batchrun.runner.alarm import Alarm
 from batchrun.runner.claimer import Claimer
@@ -51,6 +52,7 @@ class Performer:
         self.tally = tally = Tally(time.monotonic())
         self.failures = failures
         self._rules = rules
+        self._alarm = alarm
         self._tasks = Tasks(alarm.trip)
         slots = Slots(concurrency)
         self.lanes = lanes = Lanes(
@@ -131,6 +133,9 @@ class Performer:
         except TooLarge as error:
             self._claimer.take_out(claim)
             await self._settler.settle(claim, never_leaves(str(error)), lane)
+            return
+        except LedgerFault as error:
+            self._alarm.trip(Trip(error.kind, error.message, error.exit_code))
             return
         finally:
             lane.in_hand -= 1

@@ -138,6 +138,8 @@ class _Round:
             evidence = await self._ask(claim, where)
             decision = _decide(evidence, claim, self.rules)
             await asyncio.to_thread(self._settle, claim, evidence, decision, where)
+            self.worker.spool.settled(claim.key)
+            self.worker.marks.settled(claim.key)
             note = evidence.message
             if decision.to is not ItemState.IN_DOUBT:
                 done = decision.to is ItemState.COMPLETED
@@ -166,6 +168,7 @@ class _Round:
     async def _ask(self, claim: Replay, where: str) -> Evidence:
         async with self._turn:
             await self.sleep(self._gap_s(claim, where))
+        self.worker.marks.begin(claim.key)
         exchange = await self.endpoints[where].exchange(
             path=claim.path,
             body=claim.body,
@@ -199,7 +202,6 @@ class _Round:
             settle(connection, settlement)
             if decision.to is not ItemState.IN_DOUBT:
                 write_anew(connection, claim.job_id, now=time.time())
-        self.worker.spool.settled(claim.key)
 
 
 async def _close(endpoints: dict[str, Endpoint]) -> None:

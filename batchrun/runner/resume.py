@@ -101,7 +101,7 @@ class ResumePlan:
     to_send: int
     to_send_again: int  # of those in doubt, at the most: each may be billed a second time
     in_doubt: int  # that stay so
-    unsettled: int  # in flight: of a living process they finish, of a dead one they are adopted or become doubts
+    unsettled: int  # in flight: of a living process they finish, of a dead one: adopted, in doubt, or never sent
     kept: int  # answers
 
 

@@ -110,6 +110,7 @@ class Session:
             means=Means(
                 commit=self._commit,
                 spool=worker.spool,
+                marks=worker.marks,
                 attempt_id=ledger.attempt_id,
                 chance=random.random,
                 answered_routes=self._answered_routes,

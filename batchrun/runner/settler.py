@@ -80,6 +80,7 @@ class Settler:
             return
         # crash point: settle-known
         self._means.spool.settled(claim.key)
+        self._means.marks.settled(claim.key)
         self._claimer.settled(claim.item_id)
         self._after(claim, evidence, decision, settled, lane)
 

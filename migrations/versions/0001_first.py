@@ -101,6 +101,7 @@ def upgrade() -> None:
         sa.Column("folder", sa.Text(), nullable=False),
         sa.Column("version", sa.Text(), nullable=False),
         sa.Column("started_at", sa.Float(), nullable=False),
+        sa.Column("boot_id", sa.Text(), nullable=True),
         sa.Column("ended_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_workers")),
         sa.UniqueConstraint("incarnation", name=op.f("uq_workers_incarnation")),

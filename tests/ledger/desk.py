@@ -4,7 +4,7 @@ Times are given, never read: a desk's clock stands still until a test moves it.
 """
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -25,10 +25,11 @@ from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.purge import Contents, begin_purge, delete_contents, end_purge
 from batchrun.ledger.register import Line, write_items
 from batchrun.ledger.reports import count_items
+from batchrun.ledger.rescue import rescue
 from batchrun.ledger.schema import answers, attempts, heartbeats, metadata, split_key, workers
 from batchrun.ledger.schema import items as items_table
 from batchrun.ledger.schema import jobs as jobs_table
-from batchrun.ledger.settle import Settled, Settlement, rescue, settle, settle_answers
+from batchrun.ledger.settle import Settled, Settlement, settle, settle_answers
 from batchrun.ledger.sweeps import open_attempt
 from tests.lab import PRELOAD
 
@@ -256,9 +257,11 @@ class Desk:
         with self.ledger.write() as connection:
             release(connection, claims=claims, worker_id=worker or self.worker, now=self.now)
 
-    def rescue(self, worker: int | None = None) -> list[int]:
+    def rescue(self, worker: int | None = None, *, begun: Collection[int] | None = None) -> list[int]:
+        """Rescue what a worker holds; return the attempts that are in doubt by that."""
+        order = {"job_id": self.job_id, "worker_id": worker or self.worker, "now": self.now}
         with self.ledger.write() as connection:
-            return rescue(connection, job_id=self.job_id, worker_id=worker or self.worker, now=self.now)
+            return rescue(connection, **order, begun=begun).in_doubt
 
     def shown(self, state: ItemState | str, *numbers: int) -> list[Stopped]:
         """List the stopped items as they would be shown to a person."""

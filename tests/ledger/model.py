@@ -53,6 +53,7 @@ class Attempt:
     cost: int = 0
     reserved: int = WORST_PUSD
     fate: str | None = None  # None: it has not left
+    is_marked: bool = False  # it has begun: it may leave at any moment
 
     @property
     def is_billed(self) -> bool:
@@ -186,8 +187,14 @@ class Model:
             item.state = ItemState.CANCELLED if self.was_cancelled else ItemState.PENDING
             item.worker, item.ready_at = None, self.now
 
-    def rescue(self, worker: int) -> None:
-        for item in self.items:
+    def mark(self, number: int, fence: int) -> None:
+        self.items[number].attempts[fence].is_marked = True
+
+    def rescue(self, worker: int, *, sees_marks: bool = False) -> None:
+        for number, item in enumerate(self.items):
+            for fence, attempt in item.attempts.items():
+                if sees_marks and attempt.worker == worker and not attempt.is_marked:
+                    self.release(number, fence, worker)
             if item.state is ItemState.RUNNING and item.worker == worker:
                 item.state, item.worker = ItemState.IN_DOUBT, None
                 item.fence, item.tries = item.fence + 1, item.tries + 1

@@ -241,6 +241,18 @@ def _released_while_cancelling(ledger: Ledger) -> Desk:
     return desk
 
 
+def _rescued_unsent(*, is_cancelling: bool = False) -> Play:
+    def play(ledger: Ledger) -> Desk:
+        desk = Desk.open(ledger)
+        desk.claim_one()
+        if is_cancelling:
+            desk.cancel()
+        desk.rescue(begun=())
+        return desk
+
+    return play
+
+
 def _corrected(what: Came, *, is_cancelled: bool = False) -> Play:
     def play(ledger: Ledger) -> Desk:
         desk = Desk.open(ledger)
@@ -273,11 +285,14 @@ SCENARIOS: dict[tuple[str, ItemState], Play] = {
     ("settle", I.CANCELLED): _settled(SERVER_ERROR, is_cancelling=True),
     ("release", I.PENDING): _plainly(I.RUNNING, "release"),
     ("release", I.CANCELLED): _released_while_cancelling,
+    ("rescue", I.IN_DOUBT): _plainly(I.RUNNING, "rescue"),
+    ("rescue", I.PENDING): _rescued_unsent(),
+    ("rescue", I.CANCELLED): _rescued_unsent(is_cancelling=True),
     ("correct", I.FAILED): _corrected(REFUSED),
     ("correct", I.PENDING): _corrected(SERVER_ERROR),
     ("correct", I.CANCELLED): _corrected(SERVER_ERROR, is_cancelled=True),
 }
-for _verb in sorted(set(VERBS) - {"settle", "release", "correct"}):
+for _verb in sorted(set(VERBS) - {"settle", "release", "rescue", "correct"}):
     for _state in sorted(ITEM_MOVES[_verb].sources):
         SCENARIOS[(_verb, TARGET[_verb])] = _plainly(_state, _verb)
 

@@ -413,6 +413,8 @@ def test_rescue_takes_what_the_dead_worker_runs_and_nothing_else(ledger: Ledger)
     item, (attempt,) = desk.item(), desk.attempts()
     assert (item["fence"], item["tries"], item["cause"]) == (2, 1, "worker_lost")
     assert (attempt["state"], attempt["charge"], attempt["ended_at"]) == ("unknown", "possible", NOW)
-    assert [event["detail"] for event in desk.events("rescued")] == [{"worker": desk.worker, "in_doubt": 1}]
+    assert [event["detail"] for event in desk.events("rescued")] == [
+        {"worker": desk.worker, "in_doubt": 1, "unsent": 0}
+    ]
     assert desk.rescue() == [], "once is enough"
     assert len(desk.events("rescued")) == 1

@@ -17,9 +17,9 @@ from batchrun.errors import LedgerFault
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer, Worker, beat, enter, holds_lock, lock_path
 from batchrun.ledger.reports import heartbeat
+from batchrun.ledger.rescue import rescue
 from batchrun.ledger.schema import workers
-from batchrun.ledger.settle import rescue
-from batchrun.ledger.sweeps import buried_with_spool, bury, incarnations, jobs_of
+from batchrun.ledger.sweeps import buried_with_files, bury, incarnations, jobs_of
 from tests.ledger.desk import ANSWERED, NOW, UNKNOWN, Desk, forks, hire
 
 ROOM = 4_096
@@ -185,7 +185,7 @@ def test_a_child_that_outlives_a_worker_does_not_keep_its_lock(live: Callable[..
 
 def test_a_worker_enters_with_its_files_and_leaves_without_them(ledger: Ledger) -> None:
     worker = work(ledger)
-    assert files(ledger, worker) == {".lock", ".spool.a", ".spool.b"}
+    assert files(ledger, worker) == {".lock", ".marks", ".spool.a", ".spool.b"}
     assert holds_lock(worker.folder, worker.incarnation) is True
     assert not Observer(ledger).is_dead(worker.id)
     worker.leave(ledger, now=NOW + 5)
@@ -198,7 +198,7 @@ def test_a_worker_whose_answers_the_ledger_lacks_leaves_them_to_the_next_sweep(l
     worker = work(ledger)
     worker.spool.append(17, {}, b"paid for")
     worker.leave(ledger, now=NOW)
-    assert files(ledger, worker) == {".lock", ".spool.a", ".spool.b"}
+    assert files(ledger, worker) == {".lock", ".marks", ".spool.a", ".spool.b"}
     assert ended_at(ledger, worker.id) is None
     assert holds_lock(worker.folder, worker.incarnation) is False
     assert Observer(ledger).is_dead(worker.id)
@@ -380,14 +380,20 @@ def test_whoever_was_buried_from_elsewhere_is_found_by_its_spool(ledger: Ledger)
     buried.spool.append(17, {}, b"paid for")
     with ledger.write() as connection:
         bury(connection, buried.id, now=NOW)
-        (found,) = buried_with_spool(connection, buried.folder)
-        assert buried_with_spool(connection, buried.folder / "elsewhere") == []
+        (found,) = buried_with_files(connection, buried.folder)
+        assert buried_with_files(connection, buried.folder / "elsewhere") == []
     assert (found.worker_id, found.incarnation, found.folder) == (buried.id, buried.incarnation, buried.folder)
     for worker in (buried, living):
         worker.spool.settled(17)
-        worker.leave(ledger, now=NOW)
+    lock = lock_path(buried.folder, buried.incarnation)
+    buried.leave(ledger, now=NOW)
+    lock.touch()  # what a sweeper leaves that dies while it clears up
     with ledger.read() as connection:
-        assert buried_with_spool(connection, buried.folder) == []
+        assert [one.worker_id for one in buried_with_files(connection, buried.folder)] == [buried.id]
+    lock.unlink()
+    living.leave(ledger, now=NOW)
+    with ledger.read() as connection:
+        assert buried_with_files(connection, buried.folder) == []
 
 
 def test_every_job_that_a_worker_had_a_hand_in_is_found(ledger: Ledger) -> None:

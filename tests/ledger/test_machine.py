@@ -184,7 +184,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def die(self, draw: Draw) -> None:
         """A worker is found dead and another takes its place. The sweeper may be wrong: then the worker goes on."""
-        worker = draw(st.sampled_from(self.workers))
+        worker, begun = draw(st.sampled_from(self.workers)), None
         if draw(st.booleans()):
             mine = [held for held in self.held if held.worker == worker]
             self.held = [held for held in self.held if held.worker != worker]
@@ -192,12 +192,19 @@ class LedgerMachine(RuleBasedStateMachine):
             for held in filter(self.can_teach, mine):  # what it had heard lies in its spool, and is read first
                 if draw(st.booleans()):
                     self.learn(held)
-        self.desk.rescue(worker)
-        self.model.rescue(worker)
+            if draw(st.booleans()):  # its marks can be seen, and some of what it had marked it did not come to send
+                begun = {held.claim.key for held in mine if self.is_marked(held, draw)}
+        self.desk.rescue(worker, begun=begun)
+        self.model.rescue(worker, sees_marks=begun is not None)
         with self.ledger.write() as connection:
             bury(connection, worker, now=self.desk.now)
         self.model.dead.add(worker)
         self.workers[self.workers.index(worker)] = self.desk.hire()
+
+    def is_marked(self, held: Held, draw: Draw) -> bool:
+        if self.attempt(held).fate is not None or draw(st.booleans()):
+            self.model.mark(held.number, held.claim.fence)
+        return self.attempt(held).is_marked
 
     # -- a person ---------------------------------------------------------------------------------------------------
 

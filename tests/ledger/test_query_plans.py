@@ -18,8 +18,9 @@ from batchrun.ledger.consents import Stopped, consent
 from batchrun.ledger.jobs import move_job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.reports import count_items
+from batchrun.ledger.rescue import rescue
 from batchrun.ledger.results import results_of, stream_results
-from batchrun.ledger.settle import rescue, settle, settle_answers
+from batchrun.ledger.settle import settle, settle_answers
 from batchrun.ledger.sweeps import incarnations, jobs_of
 from batchrun.ledger.watching import last_failure
 from tests.ledger.desk import ANSWERED, ENDPOINT, NOW, REFUSED, UNKNOWN, Desk, line, on_sqlite

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchrun.errors import LedgerFault
-from batchrun.ledger.spool import Spool, read_frames, remove_files
+from batchrun.ledger.liveness import remove_files
+from batchrun.ledger.spool import Spool, read_frames
 from tests.ledger.desk import forks
 
 ROOM = 4_096

@@ -62,7 +62,7 @@ def test_a_killed_job_is_finished_by_resume_and_bills_nothing_twice(
     first = lab.start("submit", "jobs/job.json")
     _kill_at(lab, first, MOMENTS[number % len(MOMENTS)], dice)
 
-    kills, doubts_allowed = 1, int(1.25 * CONCURRENCY)
+    kills, doubts_allowed = 1, CONCURRENCY
     command = ("resume", "batch-001")
     if dice.random() < 0.3:  # and once more, during the resume
         again = lab.start(*command)

@@ -93,14 +93,18 @@ def test_bytes_leave_and_are_made_durable_in_the_order_that_the_promise_needs(la
 
 
 def _assert_intents_and_answers_are_durable_in_time(calls: list[Call]) -> None:
-    """An intent is on disk before the first byte of its request leaves, and an answer before it is shown or let go."""
+    """An intent is on disk before the first byte of its request leaves, and an answer before it is shown or let go.
+
+    Between the two the request is marked as begun.
+    """
     logged = _matching(calls, r"^pwrite64\(\d+<[^>]*ledger\.db-(wal|journal)>")
     synced = _matching(calls, r"^f(data)?sync\(\d+<[^>]*ledger\.db(-wal|-journal)?>")
     sent = _matching(calls, r"^(sendto|sendmsg|write|writev)\(\d+<TCP:.*X-Client-Request-Id: br-")
+    marked = _matching(calls, r"^pwrite64\(\d+<[^>]*\.marks>, .*, 16, (?!0\))")
     framed = _matching(calls, r"^pwrite64\(\d+<[^>]*\.spool\.[ab]>, \"BRSPOOL1")
     zeroed = _matching(calls, r"^pwrite64\(\d+<[^>]*\.spool\.[ab]>, \"\\0\\0")
     grown = _matching(calls, r"^write\(\d+<[^>]*out\.jsonl\.partial>")
-    assert len(sent) == len(framed) == COUNT, (len(sent), len(framed))
+    assert len(sent) == len(framed) == len(marked) == COUNT, (len(sent), len(framed), len(marked))
     assert zeroed
     assert grown
 
@@ -114,6 +118,7 @@ def _assert_intents_and_answers_are_durable_in_time(calls: list[Call]) -> None:
         # With one slot, what was written since the answer before is this request's intent.
         assert is_durable_between(framed[number - 1] if number else opened, request), request
         assert request.ended <= framed[number].began
+        assert marked[number].ended <= request.began
     for frame, request in zip(framed, sent, strict=True):
         attempt = re.search(r"X-Client-Request-Id: (br-[\w-]+)", request.text)
         assert attempt is not None

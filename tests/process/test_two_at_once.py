@@ -24,7 +24,7 @@ from tests.process.steps import (
 )
 
 COUNT, CONCURRENCY = 120, 8
-DOUBTS_A_KILL = int(1.25 * CONCURRENCY)
+DOUBTS_A_KILL = CONCURRENCY
 RESUME = ("resume", TASK)
 
 

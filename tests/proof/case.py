@@ -99,7 +99,7 @@ class _Play:
 
     def _judge(self) -> None:
         """Judge the job once it has ended; until then, resume it."""
-        most = self._report.deaths * int(1.25 * self._scene.concurrency)
+        most = self._report.deaths * self._scene.concurrency
         for _ in range(RESUMES):
             self._report.verdict = Verdict(**self._stage.apart(partial(self._look, most)))
             if self._report.verdict.has_ended:

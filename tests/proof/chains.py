@@ -231,7 +231,7 @@ class _Play:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        most = None if self._is_disturbed else self._report.deaths * int(1.25 * self._chain.concurrency)
+        most = None if self._is_disturbed else self._report.deaths * self._chain.concurrency
         law = Law(ids(self._chain.items), self._chain.policy, most, may_overlap=self._is_disturbed)
         self._report.verdict = Verdict(**self._stage.apart(lambda: asdict(judge(self._stage.lab, law))))
 

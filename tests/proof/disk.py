@@ -123,7 +123,7 @@ def _play_set_back(trouble: Trouble, stage: Stage, report: Report) -> None:
             report.deaths += 1
             actor = stage.start(SUBMIT, before=partial(_set_back, 0))
         assert actor.wait() in (0, 6), (actor.code, actor.said)
-        _judge(stage, report, doubts_at_most=report.deaths * int(1.25 * CONCURRENCY))
+        _judge(stage, report, doubts_at_most=report.deaths * CONCURRENCY)
 
 
 def _set_back(at: int) -> None:

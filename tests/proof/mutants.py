@@ -43,7 +43,10 @@ class Mutant:
         return source.replace(self.rule, self.without)
 
 
-CLAIMS, SETTLE, MODEL = "batchrun/ledger/claims.py", "batchrun/ledger/settle.py", "tests/ledger/test_machine.py"
+CLAIMS, SETTLE, RESCUE = "batchrun/ledger/claims.py", "batchrun/ledger/settle.py", "batchrun/ledger/rescue.py"
+MARKS, SWEEP, LANE = "batchrun/ledger/send_marks.py", "batchrun/runner/sweep.py", "batchrun/runner/lane.py"
+MODEL, OF_MARKS = "tests/ledger/test_machine.py", "tests/ledger/test_send_marks.py"
+OF_SWEEPS, OF_LANES = "tests/runner/test_sweep.py", "tests/runner/test_lane.py"
 MUTANTS = (
     Mutant(
         "claim without compare-and-swap",
@@ -84,8 +87,8 @@ MUTANTS = (
     Mutant(
         "release gives back what was sent",
         CLAIMS,
-        "[claim.key for claim in claims]), attempts.c.state == AttemptState.INTENT)",
-        "[claim.key for claim in claims]),)",
+        "(attempts.c.key.in_(keys), attempts.c.state == AttemptState.INTENT)",
+        "(attempts.c.key.in_(keys),)",
         ("tests/ledger/test_claims.py", "tests/ledger/test_item_moves.py", MODEL),
     ),
     Mutant(
@@ -112,14 +115,14 @@ MUTANTS = (
     ),
     Mutant(
         "rescue gives pending",
-        SETTLE,
+        RESCUE,
         "            state=ItemState.IN_DOUBT,\n",
         "            state=ItemState.PENDING,\n",
         ("tests/ledger/test_item_moves.py", MODEL),
     ),
     Mutant(
         "rescue leaves the fence",
-        SETTLE,
+        RESCUE,
         "            state=ItemState.IN_DOUBT,\n            fence=items.c.fence + 1,\n",
         "            state=ItemState.IN_DOUBT,\n            fence=items.c.fence,\n",
         ("tests/ledger/test_item_moves.py", MODEL),
@@ -175,17 +178,115 @@ MUTANTS = (
     ),
     Mutant(
         "a released claim is sent all the same",
-        "batchrun/runner/lane.py",
+        LANE,
         "        is_mine = owner.take_out(claim)  # or it was released in the meantime\n",
         "        is_mine = owner.take_out(claim) or True\n",
-        ("tests/runner/test_lane.py",),
+        (OF_LANES,),
     ),
     Mutant(
         "an old claim is sent",
-        "batchrun/runner/lane.py",
+        LANE,
         " or boot_clock() - claimed_at > self._means.longest_claim_age_s",
         "",
         ("tests/runner", "tests/process/test_signals.py"),
+    ),
+    Mutant(
+        "a request is sent before it is marked",
+        LANE,
+        "            self._means.marks.begin(claim.key)\n",
+        "            pass\n",
+        (OF_LANES, "tests/process/test_order_of_writes.py"),
+    ),
+    Mutant(
+        "what cannot be marked is sent all the same",
+        MARKS,
+        '            raise LedgerFull(message, hint="make room on its disk, then `batchrun resume`") from None\n',
+        "            return\n",
+        (OF_MARKS, OF_LANES),
+    ),
+    Mutant(
+        "half a mark counts as one",
+        MARKS,
+        "        if os.pwrite(self.fd, data, position) != len(data):\n",
+        "        if os.pwrite(self.fd, data, position) < 0:\n",
+        (OF_MARKS,),
+    ),
+    Mutant(
+        "the place of a mark is used again before the outcome is written",
+        "batchrun/runner/settler.py",
+        "        # crash point: settle-due\n",
+        "        self._means.marks.settled(claim.key)\n",
+        (OF_LANES,),
+    ),
+    Mutant(
+        "whoever has left goes on to mark in a file that is another's by now",
+        MARKS,
+        "        self.fd = -1  # another file may get the number\n",
+        "",
+        (OF_MARKS,),
+    ),
+    Mutant(
+        "marks that are missing prove that nothing began",
+        MARKS,
+        "    except OSError:\n        return None\n    if len(data)",
+        "    except OSError:\n        return frozenset()\n    if len(data)",
+        (OF_MARKS, OF_SWEEPS),
+    ),
+    Mutant(
+        "marks that are cut off are believed",
+        MARKS,
+        " or len(data) < end:\n",
+        ":\n        data = data.ljust(end, bytes(1))\n    if magic != _MAGIC:\n",
+        (OF_MARKS, OF_SWEEPS),
+    ),
+    Mutant(
+        "damaged marks are passed over",
+        MARKS,
+        "        elif key or opposite:\n            return None\n",
+        "",
+        (OF_MARKS,),
+    ),
+    Mutant(
+        "marks are believed although the lock is held or cannot be seen",
+        SWEEP,
+        " or holds_lock(one.folder, one.incarnation) is not False:\n",
+        ":\n",
+        (OF_SWEEPS,),
+    ),
+    Mutant(
+        "marks are believed after a restart of the machine",
+        SWEEP,
+        "one.boot_id is None or one.boot_id != boot_id() or ",
+        "",
+        (OF_SWEEPS,),
+    ),
+    Mutant(
+        "a copy of the ledger asks the original's marks",
+        SWEEP,
+        "    begun = _begun(one) if is_own else None",
+        "    begun = _begun(one)",
+        (OF_SWEEPS,),
+    ),
+    Mutant(
+        "a replay that never began ends the doubt",
+        RESCUE,
+        "            attempts.c.replays.is_(None),\n",
+        "",
+        ("tests/runner/test_replay.py",),
+    ),
+    Mutant(
+        "what was marked is given back too",
+        RESCUE,
+        "    unsent = [row.key for row in rows if row.key not in begun]\n",
+        "    unsent = [row.key for row in rows]\n",
+        ("tests/ledger/test_rescue.py", OF_SWEEPS, MODEL),
+    ),
+    Mutant(
+        "evidence against what was called unsent is dropped",
+        "batchrun/ledger/sweeps.py",
+        "AttemptState.UNKNOWN, AttemptState.NOT_SENT)\n",
+        "AttemptState.UNKNOWN)\n",
+        ("tests/ledger/test_rescue.py",),
     ),
     Mutant(
         "torn frames are adopted",

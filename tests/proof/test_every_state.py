@@ -53,9 +53,9 @@ def test_no_state_bills_in_silence_and_from_each_there_is_a_way_to_an_end(bounds
 class RescueGivesPending(Model):
     """Rescue sends the item again: its owner may have sent it."""
 
-    def rescue(self, worker: int) -> None:
+    def rescue(self, worker: int, **how: Any) -> None:
         mine = [item for item in self.items if item.state is ItemState.RUNNING and item.worker == worker]
-        super().rescue(worker)
+        super().rescue(worker, **how)
         for item in mine:
             item.state = ItemState.PENDING
 
@@ -108,18 +108,35 @@ class PaidAnswersAreDropped(Model):
 class DoubtsCountAsUnsent(Model):
     """A dead worker's attempts are called unsent."""
 
-    def rescue(self, worker: int) -> None:
-        super().rescue(worker)
+    def rescue(self, worker: int, **how: Any) -> None:
+        super().rescue(worker, **how)
         for item in self.items:
             for attempt in item.attempts.values():
                 if attempt.worker == worker and attempt.state is AttemptState.UNKNOWN:
                     attempt.state = AttemptState.NOT_SENT
 
 
+class MarksOfTheLivingAreTrusted(Model):
+    """Whoever is declared dead is not looked for on its host: it may send what it has not marked yet."""
+
+    def rescue(self, worker: int, **how: Any) -> None:
+        super().rescue(worker, sees_marks=True)
+
+
+class MarksComeLate(Model):
+    """A request is marked when its answer comes: what was sent before looks as if it never began."""
+
+    def rescue(self, worker: int, **how: Any) -> None:
+        for item in self.items:
+            for attempt in item.attempts.values():
+                attempt.is_marked = attempt.is_marked and attempt.state is not AttemptState.INTENT
+        super().rescue(worker, **how)
+
+
 class NobodyRescues(Model):
     """A dead worker's items stay with it."""
 
-    def rescue(self, worker: int) -> None:
+    def rescue(self, worker: int, **how: Any) -> None:
         pass
 
 
@@ -132,6 +149,8 @@ class NobodyRescues(Model):
         (LateOwnersMoveTheItem, ""),
         (PaidAnswersAreDropped, "a lost answer"),
         (DoubtsCountAsUnsent, "in doubt without a doubtful attempt"),
+        (MarksOfTheLivingAreTrusted, ""),
+        (MarksComeLate, ""),
         (NobodyRescues, "it never ends"),
     ],
 )

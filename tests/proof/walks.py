@@ -61,11 +61,13 @@ def _towards_the_end(world: World, dice: random.Random) -> Step | None:
     """Return the next step of a run in which nothing more goes wrong; None where nothing is left to do."""
     if world.held:
         held = world.held[0]
+        if not world.attempt(held).is_marked:
+            return "mark", held
         fate = world.attempt(held).fate
         return ("hear", held, True) if fate else ("send", held, dice.choice(["answered", "refused", "lost and billed"]))
     for worker in world.workers:
         if worker in world.fallen:
-            return "rescue", worker
+            return "rescue", worker, dice.choice([True, False])
     for number, item in enumerate(world.model.items):
         if item.state is ItemState.RUNNING:  # its owner lives, or is declared dead: nobody else can have it
             assert item.attempts[item.fence].state is not AttemptState.INTENT, "running, and in nobody's hands"

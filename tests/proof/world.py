@@ -73,9 +73,11 @@ class World:
                     yield from (("claim", worker, number) for worker in self.workers if worker not in self.fallen)
         for held in self.held:
             attempt = self.attempt(held)
-            if attempt.fate is None:
-                yield from (("send", held, fate) for fate in self.bounds.fates)
+            if not attempt.is_marked:
+                yield "mark", held
                 yield "release", held
+            elif attempt.fate is None:
+                yield from (("send", held, fate) for fate in self.bounds.fates)
             else:
                 yield "hear", held, True
                 if attempt.fate != "not connected":
@@ -87,7 +89,13 @@ class World:
         for worker in self.workers:
             may_err = self.wrong_verdicts < self.bounds.wrong_verdicts and self._has_in_hand(worker)
             if worker in self.fallen or may_err:
-                yield "rescue", worker
+                yield "rescue", worker, False
+            if worker in self.fallen:
+                yield (
+                    "rescue",
+                    worker,
+                    True,
+                )  # by a sweeper of its host, where its lock is free
         for number, item in enumerate(self.model.items):
             for fence, attempt in item.attempts.items():
                 if (number, fence) not in self.held and self._can_teach(attempt):
@@ -138,6 +146,9 @@ class World:
         for claimed in model.claim([number], worker):
             self.held += ((claimed, model.items[claimed].fence),)
 
+    def _mark(self, held: tuple[int, int]) -> None:
+        self.model.mark(*held)
+
     def _send(self, held: tuple[int, int], fate: str) -> None:
         self.attempt(held).fate = fate
 
@@ -160,11 +171,11 @@ class World:
         self.fallen |= {worker}
         self._let_go(*(held for held in self.held if self.attempt(held).worker == worker))
 
-    def _rescue(self, worker: int) -> None:
+    def _rescue(self, worker: int, sees_marks: bool) -> None:
         """It is declared dead, rightly or not, and has a successor. If it lives it still holds what it has in hand."""
         if worker not in self.fallen:
             self.wrong_verdicts += 1
-        self.model.rescue(worker)
+        self.model.rescue(worker, sees_marks=sees_marks)
         self.model.dead.add(worker)
         self.fallen -= {worker}
         self.hired += 1
@@ -260,9 +271,9 @@ class World:
         """Leave out what cannot matter any more once an outcome is known and nobody has it in hand."""
         if of in self.held:
             name = names.setdefault(one.worker, len(names))
-            return of[1], one.state, one.charge, one.fate, name, one.tries_before
+            return of[1], one.state, one.charge, one.is_marked, one.fate, name, one.tries_before
         if one.state is AttemptState.INTENT:
-            return of[1], one.state, one.fate, names.setdefault(one.worker, len(names))
+            return of[1], one.state, one.is_marked, one.fate, names.setdefault(one.worker, len(names))
         return of[1], one.state, one.charge, one.is_billed, self._can_teach(one) and one.fate
 
 

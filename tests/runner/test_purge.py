@@ -23,8 +23,8 @@ from batchrun.ledger.claims import claim
 from batchrun.ledger.compaction import Compaction
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.liveness import Worker, beat, enter
+from batchrun.ledger.rescue import rescue
 from batchrun.ledger.schema import attempts
-from batchrun.ledger.settle import rescue
 from batchrun.ledger.sweeps import bury
 from batchrun.runner.evidence import describe
 from batchrun.runner.finalize import finalize

@@ -12,7 +12,7 @@ from batchrun.core.prices import Cost, Price
 from batchrun.errors import UsageFault
 from batchrun.ledger.doubts import note_charge
 from batchrun.ledger.reports import report_attempts
-from batchrun.ledger.settle import rescue
+from batchrun.ledger.rescue import rescue
 from batchrun.runner.reconcile import list_doubts
 from batchrun.runner.replay import TRIES, Again, Replayed, replay_doubts
 from tests.runner.bench import Bench, Endpoint, broken, reply
@@ -168,7 +168,8 @@ def test_a_doubt_is_asked_for_as_it_was_shown_and_by_the_holder_alone(tmp_path: 
         assert (again.result, len(bench.endpoint.sent)) == (Replayed.NO_KEY, 2)
 
 
-def test_a_replay_whose_process_died_is_the_same_doubt_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("begun", [None, ()], ids=["it may have left", "it never began"])
+def test_a_replay_whose_process_died_is_the_same_doubt_again(tmp_path: Path, begun: tuple[int, ...] | None) -> None:
     bench = make(tmp_path)
     from batchrun.ledger.replays import Place, replay
 
@@ -183,7 +184,7 @@ def test_a_replay_whose_process_died_is_the_same_doubt_again(tmp_path: Path) -> 
     assert bench.counts == {"completed": 1, "running": 1}
     assert bills(bench) == (1, 1, COST, WORST)
     with bench.ledger.write() as connection:
-        rescue(connection, job_id=bench.job_id, worker_id=bench.worker.id, now=now)
+        rescue(connection, job_id=bench.job_id, worker_id=bench.worker.id, now=now, begun=begun)
     assert bills(bench) == (1, 1, COST, WORST)
     assert list_doubts(bench.ledger, "job")[1][0].attempt_id == doubt.attempt_id
     assert ask(bench).result is Replayed.COMPLETED

@@ -343,6 +343,7 @@ CREATE TABLE public.workers (
     folder text NOT NULL,
     version text NOT NULL,
     started_at double precision NOT NULL,
+    boot_id text,
     ended_at double precision
 );
 
@@ -405,7 +406,7 @@ INSERT INTO public.alembic_version VALUES ('0001');
 -- Data for Name: answers; Type: TABLE DATA; Schema: public; Owner: -
 --
 
-INSERT INTO public.answers VALUES (19922945, '\x7b226964223a2263686174636d706c2d6d6f636b2d313865636364613066343930366433302d34222c226f626a656374223a22636861742e636f6d706c6574696f6e222c2263726561746564223a313739363033363435342c226d6f64656c223a226d6f636b222c2263686f69636573223a5b7b22696e646578223a302c226d657373616765223a7b22726f6c65223a22617373697374616e74222c22636f6e74656e74223a225b5b6130303031385d5d2077616c6c732073746f6e652076696c6c61676520736d616c6c20746f776e7320686f7572732077616c6c7320636f756e7465642066726f6d2074686520677261696e206576656e696e67206576656e696e6720677261696e2072697665722064697374616e7420686f75727320616e64206e6f7420776865726520626f61747320616c6f6e672077616c6c7320616e64206265666f7265207768696c65207269766572207175696574227d2c226c6f6770726f6273223a6e756c6c2c2266696e6973685f726561736f6e223a2273746f70227d5d2c227573616765223a7b2270726f6d70745f746f6b656e73223a32322c22636f6d706c6574696f6e5f746f6b656e73223a32392c22746f74616c5f746f6b656e73223a35317d7d');
+INSERT INTO public.answers VALUES (19922945, '\x7b226964223a2263686174636d706c2d6d6f636b2d313865636464636563373632366633652d35222c226f626a656374223a22636861742e636f6d706c6574696f6e222c2263726561746564223a313739363035343233352c226d6f64656c223a226d6f636b222c2263686f69636573223a5b7b22696e646578223a302c226d657373616765223a7b22726f6c65223a22617373697374616e74222c22636f6e74656e74223a225b5b6130303031385d5d2077616c6c732073746f6e652076696c6c61676520736d616c6c20746f776e7320686f7572732077616c6c7320636f756e7465642066726f6d2074686520677261696e206576656e696e67206576656e696e6720677261696e2072697665722064697374616e7420686f75727320616e64206e6f7420776865726520626f61747320616c6f6e672077616c6c7320616e64206265666f7265207768696c65207269766572207175696574227d2c226c6f6770726f6273223a6e756c6c2c2266696e6973685f726561736f6e223a2273746f70227d5d2c227573616765223a7b2270726f6d70745f746f6b656e73223a32322c22636f6d706c6574696f6e5f746f6b656e73223a32392c22746f74616c5f746f6b656e73223a35317d7d');
 INSERT INTO public.answers VALUES (10485761, '\x3c21646f63747970652068746d6c3e3c68746d6c3e3c686561643e3c7469746c653e476174657761793c2f7469746c653e3c2f686561643e3c626f64793e3c68313e4f6e65206d6f6d656e742c20706c656173653c2f68313e3c2f626f64793e3c2f68746d6c3e0a');
 INSERT INTO public.answers VALUES (8388609, '\x3c21646f63747970652068746d6c3e3c68746d6c3e3c686561643e3c7469746c653e476174657761793c2f7469746c653e3c2f686561643e3c626f64793e3c68313e4f6e65206d6f6d656e742c20706c656173653c2f68313e3c2f626f64793e3c2f68746d6c3e0a');
 
@@ -420,14 +421,14 @@ INSERT INTO public.answers VALUES (8388609, '\x3c21646f63747970652068746d6c3e3c6
 -- Data for Name: attempts; Type: TABLE DATA; Schema: public; Owner: -
 --
 
-INSERT INTO public.attempts VALUES (4194305, 1, 1, 'http://127.0.0.1:35079/v1', 'unknown', 1796036451.5130813, 1796036453.474113, 1796036454.068874, NULL, 1796036454.3011901, 0.23231557100007194, NULL, 'connection_lost', 'the connection to 127.0.0.1:35079 was reset before an answer came', NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO public.attempts VALUES (19922945, 1, 1, 'http://127.0.0.1:35079/v1', 'answered', 1796036451.5130813, 1796036454.1006289, 1796036454.1992714, 1796036454.3614404, 1796036454.3616827, 0.1624129339979845, 200, NULL, NULL, 'stop', NULL, 22, 29, NULL, NULL, 'certain', 80000000, 0, NULL, 'req-4', 'chatcmpl-mock-18eccda0f4906d30-4', NULL, NULL, NULL);
-INSERT INTO public.attempts VALUES (10485761, 1, 1, 'http://127.0.0.1:35079/v1', 'unusable', 1796036451.5130813, 1796036454.1006289, 1796036454.1983142, 1796036454.4053302, 1796036454.405505, 0.207191542001965, 200, 'html', '200 OK: a web page instead of an answer: Gateway', NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, 'req-3', NULL, NULL, NULL, NULL);
-INSERT INTO public.attempts VALUES (8388609, 1, 1, 'http://127.0.0.1:35079/v1', 'unusable', 1796036451.5130813, 1796036454.1006289, 1796036454.1888227, 1796036454.4264455, 1796036454.431082, 0.2509470510012761, 200, 'html', '200 OK: a web page instead of an answer: Gateway', NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, 'req-2', NULL, NULL, NULL, NULL);
-INSERT INTO public.attempts VALUES (1048577, 1, 2, 'http://127.0.0.1:35079/v1', 'intent', 1796036451.5130813, 1796036458.5031717, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO public.attempts VALUES (2097153, 1, 2, 'http://127.0.0.1:35079/v1', 'intent', 1796036451.5130813, 1796036458.8666492, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO public.attempts VALUES (3145729, 1, 2, 'http://127.0.0.1:35079/v1', 'intent', 1796036451.5130813, 1796036458.8666492, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
-INSERT INTO public.attempts VALUES (5242881, 1, 2, 'http://127.0.0.1:35079/v1', 'intent', 1796036451.5130813, 1796036458.8666492, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (19922945, 1, 1, 'http://127.0.0.1:41545/v1', 'answered', 1796054234.963484, 1796054235.4803529, 1796054235.5178602, 1796054235.6526415, 1796054235.652742, 0.13488178999978118, 200, NULL, NULL, 'stop', NULL, 22, 29, NULL, NULL, 'certain', 80000000, 0, NULL, 'req-5', 'chatcmpl-mock-18ecddcec7626f3e-5', NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (4194305, 1, 1, 'http://127.0.0.1:41545/v1', 'unknown', 1796054234.963484, 1796054235.3529534, 1796054235.4755518, NULL, 1796054235.6659007, 0.19034927799657453, NULL, 'connection_lost', 'the connection to 127.0.0.1:41545 was reset before an answer came', NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (10485761, 1, 1, 'http://127.0.0.1:41545/v1', 'unusable', 1796054234.963484, 1796054235.4803529, 1796054235.5170598, 1796054235.6826017, 1796054235.682698, 0.16563996800687164, 200, 'html', '200 OK: a web page instead of an answer: Gateway', NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, 'req-4', NULL, NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (8388609, 1, 1, 'http://127.0.0.1:41545/v1', 'unusable', 1796054234.963484, 1796054235.4803529, 1796054235.5159078, 1796054235.712755, 1796054235.7129006, 0.19699225999647751, 200, 'html', '200 OK: a web page instead of an answer: Gateway', NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, 'req-3', NULL, NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (1048577, 1, 2, 'http://127.0.0.1:41545/v1', 'intent', 1796054234.963484, 1796054237.0690405, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (2097153, 1, 2, 'http://127.0.0.1:41545/v1', 'intent', 1796054234.963484, 1796054237.1444044, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (3145729, 1, 2, 'http://127.0.0.1:41545/v1', 'intent', 1796054234.963484, 1796054237.1444044, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO public.attempts VALUES (5242881, 1, 2, 'http://127.0.0.1:41545/v1', 'intent', 1796054234.963484, 1796054237.1444044, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'possible', NULL, 218000000, NULL, NULL, NULL, NULL, NULL, NULL);
 
 
 --
@@ -440,12 +441,12 @@ INSERT INTO public.attempts VALUES (5242881, 1, 2, 'http://127.0.0.1:35079/v1', 
 -- Data for Name: events; Type: TABLE DATA; Schema: public; Owner: -
 --
 
-INSERT INTO public.events VALUES (1, 1, NULL, 1796036451.5130813, 'registered', '{"total": 20, "input_digest": "a9d4f73c379aada546c4dcbb996bf733731bdd6b1d1e9d40b2509c27d78a7715"}');
-INSERT INTO public.events VALUES (2, 1, NULL, 1796036451.9588258, 'open', NULL);
-INSERT INTO public.events VALUES (3, 1, NULL, 1796036455.0766726, 'phase', '{"phase": "trial", "trial": "failed"}');
-INSERT INTO public.events VALUES (4, 1, NULL, 1796036455.1680417, 'pause', '{"reason": "trial_gate", "message": "3 of 4 trial items did not complete"}');
-INSERT INTO public.events VALUES (5, 1, NULL, 1796036457.239108, 'phase', '{"phase": "full", "trial": "failed"}');
-INSERT INTO public.events VALUES (6, 1, NULL, 1796036457.239108, 'resume', NULL);
+INSERT INTO public.events VALUES (1, 1, NULL, 1796054234.963484, 'registered', '{"total": 20, "input_digest": "a9d4f73c379aada546c4dcbb996bf733731bdd6b1d1e9d40b2509c27d78a7715", "prices": {"price": {"input_per_1m_usd": "1", "output_per_1m_usd": "2", "cached_input_per_1m_usd": null, "cache_write_per_1m_usd": null, "per_request_usd": "0", "source": null}}}');
+INSERT INTO public.events VALUES (2, 1, NULL, 1796054235.053669, 'open', NULL);
+INSERT INTO public.events VALUES (3, 1, NULL, 1796054236.0966358, 'phase', '{"phase": "trial", "trial": "failed"}');
+INSERT INTO public.events VALUES (4, 1, NULL, 1796054236.1203985, 'pause', '{"reason": "trial_gate", "message": "3 of 4 trial items did not complete"}');
+INSERT INTO public.events VALUES (5, 1, NULL, 1796054236.7325177, 'phase', '{"phase": "full", "trial": "failed"}');
+INSERT INTO public.events VALUES (6, 1, NULL, 1796054236.7325177, 'resume', NULL);
 
 
 --
@@ -466,33 +467,33 @@ INSERT INTO public.heartbeats VALUES (2, 1, 0, NULL, NULL);
 -- Data for Name: items; Type: TABLE DATA; Schema: public; Owner: -
 --
 
-INSERT INTO public.items VALUES (6, 1, 5, 6, 'a00005', 1, true, false, '\xcc1a9d0f045b09098a42dfaae3bf729f', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (7, 1, 6, 7, 'a00006', 1, true, false, '\x2603ab012faa5903dc6ae7229982fecd', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (9, 1, 8, 9, 'a00008', 1, true, false, '\xb2602ee0d4e690494125e4fea46efbe5', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (11, 1, 10, 11, 'a00010', 1, true, false, '\x44a5d03fbcfab5fa0464359815eae4ab', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (12, 1, 11, 12, 'a00011', 1, true, false, '\x5bc8dff7abdd1f0969b51efd44568a8c', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (13, 1, 12, 13, 'a00012', 1, true, false, '\x7ad42fe1fd8fb9618eadc441f6dc4934', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (14, 1, 13, 14, 'a00013', 1, true, false, '\xa20808ab160c2d2fd7f35cb18614b48b', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (15, 1, 14, 15, 'a00014', 1, true, false, '\xf83296d815ab057cd4ba619f0d9eefd6', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (16, 1, 15, 16, 'a00015', 1, true, false, '\x48ce669ec29186f2257cca0658dcc03b', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (17, 1, 16, 17, 'a00016', 1, true, false, '\xfa256ef56c41d39c5f0408df76c0f97d', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (18, 1, 17, 18, 'a00017', 1, true, false, '\xde3c7f0f9e6c1238e3f77f5047041d24', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (20, 1, 19, 20, 'a00019', 1, true, false, '\xa9c795c93f4bdd81aff78a3c4e81d781', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (4, 1, 3, 4, 'a00003', 1, true, true, '\x12410509f623f7d94ce85761b21f3990', 'mock', NULL, 'in_doubt', 1, NULL, NULL, 1, 0, 0, 0, 0, 1796036454.304248, 0, 218000000, 'connection_lost', 'the connection to 127.0.0.1:35079 was reset before an answer came');
-INSERT INTO public.items VALUES (19, 1, 18, 19, 'a00018', 1, true, true, '\x163a0d5957016887d59429169215296d', 'mock', NULL, 'completed', 1, NULL, 19922945, 1, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (10, 1, 9, 10, 'a00009', 1, true, true, '\xa796568a8b58aed6972dd7702816e810', 'mock', NULL, 'failed', 1, NULL, NULL, 1, 0, 0, 0, 0, 1796036454.4258506, 0, 218000000, 'html', '200 OK: a web page instead of an answer: Gateway');
-INSERT INTO public.items VALUES (8, 1, 7, 8, 'a00007', 1, true, true, '\x5393549d6da1b6fb5cd2ae59e87c07ab', 'mock', NULL, 'failed', 1, NULL, NULL, 1, 0, 0, 0, 0, 1796036454.4471753, 0, 218000000, 'html', '200 OK: a web page instead of an answer: Gateway');
-INSERT INTO public.items VALUES (1, 1, 0, 1, 'a00000', 1, true, false, '\x526a1174145d680c8daa3a83542eb9e2', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (2, 1, 1, 2, 'a00001', 1, true, false, '\xe51436dec9041dcb647d65ad7ccb3671', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (3, 1, 2, 3, 'a00002', 1, true, false, '\xf0c3c91ca13a689b45de5b983d163864', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
-INSERT INTO public.items VALUES (5, 1, 4, 5, 'a00004', 1, true, false, '\x82a08bd758b8f7c772136468e4b70021', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796036451.5130813, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (6, 1, 5, 6, 'a00005', 1, true, false, '\xcc1a9d0f045b09098a42dfaae3bf729f', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (7, 1, 6, 7, 'a00006', 1, true, false, '\x2603ab012faa5903dc6ae7229982fecd', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (9, 1, 8, 9, 'a00008', 1, true, false, '\xb2602ee0d4e690494125e4fea46efbe5', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (11, 1, 10, 11, 'a00010', 1, true, false, '\x44a5d03fbcfab5fa0464359815eae4ab', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (12, 1, 11, 12, 'a00011', 1, true, false, '\x5bc8dff7abdd1f0969b51efd44568a8c', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (13, 1, 12, 13, 'a00012', 1, true, false, '\x7ad42fe1fd8fb9618eadc441f6dc4934', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (14, 1, 13, 14, 'a00013', 1, true, false, '\xa20808ab160c2d2fd7f35cb18614b48b', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (15, 1, 14, 15, 'a00014', 1, true, false, '\xf83296d815ab057cd4ba619f0d9eefd6', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (16, 1, 15, 16, 'a00015', 1, true, false, '\x48ce669ec29186f2257cca0658dcc03b', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (17, 1, 16, 17, 'a00016', 1, true, false, '\xfa256ef56c41d39c5f0408df76c0f97d', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (18, 1, 17, 18, 'a00017', 1, true, false, '\xde3c7f0f9e6c1238e3f77f5047041d24', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (20, 1, 19, 20, 'a00019', 1, true, false, '\xa9c795c93f4bdd81aff78a3c4e81d781', 'mock', NULL, 'pending', 0, NULL, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (19, 1, 18, 19, 'a00018', 1, true, true, '\x163a0d5957016887d59429169215296d', 'mock', NULL, 'completed', 1, NULL, 19922945, 1, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (4, 1, 3, 4, 'a00003', 1, true, true, '\x12410509f623f7d94ce85761b21f3990', 'mock', NULL, 'in_doubt', 1, NULL, NULL, 1, 0, 0, 0, 0, 1796054235.6661334, 0, 218000000, 'connection_lost', 'the connection to 127.0.0.1:41545 was reset before an answer came');
+INSERT INTO public.items VALUES (10, 1, 9, 10, 'a00009', 1, true, true, '\xa796568a8b58aed6972dd7702816e810', 'mock', NULL, 'failed', 1, NULL, NULL, 1, 0, 0, 0, 0, 1796054235.6883874, 0, 218000000, 'html', '200 OK: a web page instead of an answer: Gateway');
+INSERT INTO public.items VALUES (8, 1, 7, 8, 'a00007', 1, true, true, '\x5393549d6da1b6fb5cd2ae59e87c07ab', 'mock', NULL, 'failed', 1, NULL, NULL, 1, 0, 0, 0, 0, 1796054235.7147152, 0, 218000000, 'html', '200 OK: a web page instead of an answer: Gateway');
+INSERT INTO public.items VALUES (1, 1, 0, 1, 'a00000', 1, true, false, '\x526a1174145d680c8daa3a83542eb9e2', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (2, 1, 1, 2, 'a00001', 1, true, false, '\xe51436dec9041dcb647d65ad7ccb3671', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (3, 1, 2, 3, 'a00002', 1, true, false, '\xf0c3c91ca13a689b45de5b983d163864', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
+INSERT INTO public.items VALUES (5, 1, 4, 5, 'a00004', 1, true, false, '\x82a08bd758b8f7c772136468e4b70021', 'mock', NULL, 'running', 1, 2, NULL, 0, 0, 0, 0, 0, 1796054234.963484, 0, 218000000, NULL, NULL);
 
 
 --
 -- Data for Name: jobs; Type: TABLE DATA; Schema: public; Owner: -
 --
 
-INSERT INTO public.jobs VALUES (1, 'batch-001', 'in_progress', NULL, NULL, false, '{"task_id": "batch-001", "model": "mock", "input_file": "/where/it/was/inputs/in.jsonl", "output_file": "/where/it/was/outputs/out.jsonl", "max_tokens": 64, "concurrency": 4, "retry_times": 3, "base_url": null, "api_key_env": null, "endpoints": [], "endpoint": "/v1/chat/completions", "params": {}, "prompt_template": null, "system": null, "timeout_s": 600.0, "on_unknown": "hold", "response_schema": null, "accept_fenced": false, "reask": 0, "unknown_statuses": [], "refused_statuses": [], "lookup": null, "idempotency_header": null, "idempotency_retention_s": 86400.0, "order": "input", "cache": false, "measure": false, "trial": {"size": 4, "sample": "stratified", "seed": 0, "max_failed_share": 0.5, "max_invalid_share": 0.5}, "rpm": null, "tpm": null, "price": {"input_per_1m_usd": "1", "output_per_1m_usd": "2", "cached_input_per_1m_usd": null, "cache_write_per_1m_usd": null, "per_request_usd": "0"}, "max_cost_usd": null, "error_file": "/where/it/was/outputs/out.errors.jsonl", "fail_on_error": null, "endpoint_down_limit_s": 1800.0, "metadata": {}, "on_unknown_is_said": false, "resolved_base_url": "http://127.0.0.1:35079/v1", "spec_file": "jobs/job.json"}', 'a9d4f73c379aada546c4dcbb996bf733731bdd6b1d1e9d40b2509c27d78a7715', '2e96606a364d13507edee3705a50e847', 20, 'full', 'failed', 'hold', 4, NULL, 3, NULL, NULL, NULL, 80000000, 1526000000, NULL, NULL, false, 2, 1796036457.0158901, 1796036451.5130813, 1796036452.7206275, NULL, 2.5225513219993445, 5, '0f15862d304935b8', NULL, NULL, NULL);
+INSERT INTO public.jobs VALUES (1, 'batch-001', 'in_progress', NULL, NULL, false, '{"task_id": "batch-001", "model": "mock", "input_file": "/where/it/was/inputs/in.jsonl", "output_file": "/where/it/was/outputs/out.jsonl", "max_tokens": 64, "concurrency": 4, "retry_times": 3, "base_url": null, "api_key_env": null, "endpoints": [], "endpoint": "/v1/chat/completions", "params": {}, "prompt_template": null, "system": null, "timeout_s": 600.0, "on_unknown": "hold", "response_schema": null, "accept_fenced": false, "reask": 0, "unknown_statuses": [], "refused_statuses": [], "lookup": null, "idempotency_header": null, "idempotency_retention_s": 86400.0, "order": "input", "cache": false, "measure": false, "trial": {"size": 4, "sample": "stratified", "seed": 0, "max_failed_share": 0.5, "max_invalid_share": 0.5}, "rpm": null, "tpm": null, "price": {"input_per_1m_usd": "1", "output_per_1m_usd": "2", "cached_input_per_1m_usd": null, "cache_write_per_1m_usd": null, "per_request_usd": "0", "source": null}, "price_from": null, "max_cost_usd": null, "max_prompt_tokens": null, "error_file": "/where/it/was/outputs/out.errors.jsonl", "fail_on_error": null, "endpoint_down_limit_s": 1800.0, "metadata": {}, "on_unknown_is_said": false, "resolved_base_url": "http://127.0.0.1:41545/v1", "spec_file": "jobs/job.json"}', 'a9d4f73c379aada546c4dcbb996bf733731bdd6b1d1e9d40b2509c27d78a7715', '2e96606a364d13507edee3705a50e847', 20, 'full', 'failed', 'hold', 4, NULL, 3, NULL, NULL, NULL, 80000000, 1526000000, NULL, NULL, false, 2, 1796054236.6756651, 1796054234.963484, 1796054235.2104025, NULL, 0.9223717999993823, 5, '46774ae445bd999b', NULL, NULL, NULL);
 
 
 --
@@ -505,7 +506,7 @@ INSERT INTO public.jobs VALUES (1, 'batch-001', 'in_progress', NULL, NULL, false
 -- Data for Name: ledgers; Type: TABLE DATA; Schema: public; Owner: -
 --
 
-INSERT INTO public.ledgers VALUES (1, '1c6bd2514f36', 21, 1796036451.2836158, NULL, NULL, NULL, NULL);
+INSERT INTO public.ledgers VALUES (1, '6e7b0665db96', 21, 1796054234.9161832, NULL, NULL, NULL, NULL);
 
 
 --
@@ -544,8 +545,8 @@ INSERT INTO public.requests VALUES (20, '/v1/chat/completions', '\x7b226d6573736
 -- Data for Name: workers; Type: TABLE DATA; Schema: public; Owner: -
 --
 
-INSERT INTO public.workers VALUES (1, '6a3880ac8348937f', 'another-host-10107', 'another-host', 10107, '/where/it/was/.batchrun/workers', '0.1.0', 1796036451.354748, 1796036455.6411438);
-INSERT INTO public.workers VALUES (2, '0f15862d304935b8', 'another-host-10209', 'another-host', 10209, '/where/it/was/.batchrun/workers', '0.1.0', 1796036456.8259273, NULL);
+INSERT INTO public.workers VALUES (1, '221e880f9d33beac', 'another-host-20339', 'another-host', 20339, '/where/it/was/.batchrun/workers', '0.1.0', 1796054234.927502, 'fb2978b6-e6ec-4e6d-beac-7634dbef4102', 1796054236.221157);
+INSERT INTO public.workers VALUES (2, '46774ae445bd999b', 'another-host-20354', 'another-host', 20354, '/where/it/was/.batchrun/workers', '0.1.0', 1796054236.617655, 'fb2978b6-e6ec-4e6d-beac-7634dbef4102', NULL);
 
 
 --

@@ -9,7 +9,11 @@ from batchrun.cli.main import run
 def main() -> None:
     """Run the command line and exit with its code."""
     _keep_standard_streams()
-    sys.exit(run(sys.argv[1:]))
+    exit_code = run(sys.argv[1:])
+    # CPython keeps in mind a Ctrl-C that passed through an exec of text (libraries make functions so), and `python -m`
+    # would die by it in the end, whoever had caught it. The next exec forgets it.
+    exec("")
+    sys.exit(exit_code)
 
 
 def _keep_standard_streams() -> None:

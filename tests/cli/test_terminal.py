@@ -21,7 +21,7 @@ from tests.cli.contract import read_stream
 from tests.cli.terminal import Terminal, terminal
 from tests.lab import Lab, Run
 from tests.process.limits import slow_disk
-from tests.process.steps import TASK, process_state, until, until_standing
+from tests.process.steps import TASK, gated, process_state, until, until_standing
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,13 +101,14 @@ def test_a_flag_turns_the_display_off(flag: str, make_lab: Callable[..., Lab]) -
 
 
 def test_ctrl_c_drains_in_sight_and_leaves_no_garbage(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=1_500)
-    with terminal(lab, *SUBMIT) as shown:
+    lab = _lab(make_lab)
+    with gated(lab, admits=0), terminal(lab, *SUBMIT) as shown:
         shown.until(lambda text: "in flight 8/8" in text, "requests are out")
         shown.press(b"\x03")
         text = shown.until(lambda text: f"{TASK} draining" in text, "it drains")
         assert re.search(r"draining: \d requests? in flight will finish; once more gives them up", text)
         assert re.search(r"waiting  \d in flight will finish, \d+ s at most", text)
+        lab.gate(None)
         assert shown.wait() == 130
     _assert_clean(shown)
     assert "next:  batchrun resume batch-001" in shown.screen.text
@@ -158,10 +159,11 @@ def test_a_registration_that_takes_long_says_how_far_it_is_and_can_be_stopped(ma
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_no_death_takes_the_cursor_along(number: int, code: int, make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=300)
-    with terminal(lab, *SUBMIT) as shown:
+    lab = _lab(make_lab)
+    with gated(lab, admits=0), terminal(lab, *SUBMIT) as shown:
         shown.until(lambda text: "in flight 8/8" in text, "requests are out")
         shown.run.kill(number)
+        lab.gate(None)
         assert shown.wait() == code
     screen = shown.screen
     assert screen.has_cursor
@@ -186,8 +188,8 @@ def test_a_window_made_narrower_keeps_no_piece_of_the_old_display(make_lab: Call
 
 
 def test_a_stop_and_a_go_on_overwrite_nothing_of_the_shell(make_lab: Callable[..., Lab]) -> None:
-    lab = _lab(make_lab, latency_ms=300)
-    with terminal(lab, *SUBMIT) as shown:
+    lab = _lab(make_lab)
+    with gated(lab, admits=0), terminal(lab, *SUBMIT) as shown:
         shown.until(lambda text: "in flight 8/8" in text, "requests are out")
         while True:
             shown.run.kill(signal.SIGSTOP)
@@ -197,6 +199,7 @@ def test_a_stop_and_a_go_on_overwrite_nothing_of_the_shell(make_lab: Callable[..
                 break  # and not in the middle of a frame
             shown.run.kill(signal.SIGCONT)
         shown.screen.feed(b"what the shell writes\r\n$ fg\r\n")
+        lab.gate(None)
         shown.run.kill(signal.SIGCONT)
         assert shown.wait() == 0
     assert "what the shell writes\n$ fg\n" in shown.screen.text
@@ -205,9 +208,10 @@ def test_a_stop_and_a_go_on_overwrite_nothing_of_the_shell(make_lab: Callable[..
 
 def test_a_terminal_that_is_held_still_does_not_hold_up_the_run(make_lab: Callable[..., Lab]) -> None:
     lab = _lab(make_lab)
-    with terminal(lab, *SUBMIT) as shown:
+    with gated(lab, admits=0), terminal(lab, *SUBMIT) as shown:
         shown.until(lambda text: "in flight 8/8" in text, "requests are out")
         shown.press(b"\x13")  # Ctrl-S
+        lab.gate(None)
         until_standing(lab, lambda standing: standing.counts[ItemState.COMPLETED] == COUNT, "all of it is done")
         shown.press(b"\x11")  # Ctrl-Q
         assert shown.wait() == 0

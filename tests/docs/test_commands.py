@@ -120,7 +120,7 @@ def test_output_is_compared_but_for_what_varies(expected: list[str], printed: li
 def test_a_wrong_exit_and_a_failing_line_are_seen(shell: Shell) -> None:
     (wrong,) = only_block("```console", "$ exit 3", "```").commands()
     (stopped,) = only_block("```sh", "echo one", "false", "echo two", "```").commands()
-    code, printed = shell.run(stopped, timeout_s=10)
+    code, printed = shell.run(stopped, timeout_s=60)
     assert code != 0
     assert printed == ["one", "(the shell ended here)"]
     assert wrong.exit_code == 0
@@ -129,6 +129,6 @@ def test_a_wrong_exit_and_a_failing_line_are_seen(shell: Shell) -> None:
 def test_what_a_document_exports_lasts_until_its_end(shell: Shell) -> None:
     block = only_block("```console", "$ export WORD=kept", "$ echo $WORD", "kept", "```")
     for command in block.commands():
-        code, printed = shell.run(command, timeout_s=10)
+        code, printed = shell.run(command, timeout_s=60)
         assert code == 0
         assert fits(command.output or [], printed)

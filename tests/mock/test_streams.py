@@ -96,13 +96,13 @@ def test_a_stream_whose_client_goes_is_stopped() -> None:
     async def test() -> None:
         async with running(itl_ms=50.0, slots=1) as (server, client):
             leaver = await Client.connect(server.port)
-            await leaver.send("POST", CHAT, write_body(stream=True, max_tokens=2, ignore_eos=True))
+            await leaver.send("POST", CHAT, write_body(stream=True, max_tokens=50, ignore_eos=True))
             await leaver.read_head()
             leaver.close()
             await client.wait_for_stats(in_flight=0, running=0, open_connections=1)
             # A stream of the same pace, begun later, is over: so would the first one be, had it gone on.
-            assert (await client.post(stream=True, max_tokens=3, ignore_eos=True)).status == 200
+            assert (await client.post(stream=True, max_tokens=51, ignore_eos=True)).status == 200
             stats = await client.read_stats()
-            assert (stats["in_flight"], stats["completion_tokens"]) == (0, 3)
+            assert (stats["in_flight"], stats["completion_tokens"]) == (0, 51)
 
     run(test)

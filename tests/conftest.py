@@ -45,7 +45,6 @@ LONG = (
     "tests/proof/test_chains.py",
     "tests/proof/test_disk.py",
     "tests/ledger/test_machine.py",
-    "tests/ledger/test_deaths_in_migrations.py",
     "tests/ledger/test_move.py",
     "tests/bench/test_bench_command.py",
     "tests/cli/test_exit_codes.py::test_a_process_ends_with_the_code_of_what_happened[7-the_demo",

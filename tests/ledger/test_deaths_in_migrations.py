@@ -147,6 +147,7 @@ def test_the_first_migration_dies_at_every_statement_and_leaves_nothing(address:
         Path(str(url.database)).parent.mkdir(parents=True)
         open_engine(url).connect().close()
     deaths = die_everywhere(address)
+    print(f"{deaths} deaths")
     assert deaths > 25
     ledger = Ledger(address, folder=tmp_path)
     assert len(ledger.ledger_id) == 12
@@ -161,6 +162,7 @@ def test_an_upgrade_dies_at_every_statement_and_leaves_the_old_ledger_as_it_was(
     past.restore(lab)
     address = lab.db or f"sqlite:///{tmp_path}/.batchrun/ledger.db"
     deaths = die_everywhere(address, next_release)
+    print(f"{deaths} deaths")
     assert deaths > 8
     monkeypatch.setattr(migrate, "SCHEMA_REVISION", NEXT)
     monkeypatch.setattr(migrate, "migrations_folder", lambda: next_release)

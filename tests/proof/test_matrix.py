@@ -1,4 +1,4 @@
-"""A part of the crash matrix, another one every day; in CI a third of that. `make proof` runs all of it.
+"""A part of the crash matrix, another one every day. `make proof` runs all of it.
 
 PROOF_SEED=N repeats the day that printed N.
 """
@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples import drawn
 from tests.proof.conftest import SEED, Prove
 
-CASES, PARTS = drawn(120), 2  # three deaths in two cases
+CASES, PARTS = 120, 2
 
 
 @pytest.mark.process
@@ -24,5 +23,5 @@ def test_wherever_a_process_dies_nothing_is_billed_twice_or_lost(part: int, coun
     print(done.stdout, done.stderr)
     summary = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, f"PROOF_SEED={SEED}"
-    assert summary["deaths"] >= CASES // PARTS
+    assert summary["deaths"] >= 1.5 * CASES / PARTS  # where one is cleared up after, others die: seven in three cases
     assert summary["silent_second_bills"] == summary["lost_items"] == 0

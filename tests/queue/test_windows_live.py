@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from batchrun.core.rate import Limits, RateWindows, Reason
+from batchrun.core.rate import Grant, Limits, RateWindows, Reason
 from batchrun.queue.windows import FIRST_PAUSE_S, LONGEST_PAUSE_S, RedisWindows
 from tests.core.rate_scene import most_in_any_window
 from tests.queue.rate_worker import SHORT
@@ -28,11 +28,12 @@ def live_windows(url: str) -> RedisWindows:
     return RedisWindows(url, ledger_id="test", book=str(next(JOB_IDS)), clock=time.monotonic)
 
 
-async def take_until_granted(windows: RateWindows) -> None:
-    """Ask, as a worker does, until a permit comes."""
+async def take_until_answered(windows: RateWindows, tokens: list[int], *, is_fresh: bool = False) -> Grant:
+    """Ask, as a worker does, until Redis answers: one that stood still for a moment is given up meanwhile."""
     async with asyncio.timeout(60):
-        while not (grant := await windows.take(LIMITS, [1])).permits:
+        while (grant := await windows.take(LIMITS, tokens, is_fresh=is_fresh)).reason is Reason.UNREACHABLE:
             await asyncio.sleep(grant.wait_s or 0.0)
+    return grant
 
 
 def test_without_redis_nothing_is_granted_and_it_is_asked_again_ever_less_often(runner: asyncio.Runner) -> None:
@@ -82,15 +83,15 @@ def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(
 ) -> None:
     async def scenario() -> None:
         windows = live_windows(redis_url)
-        assert (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        assert (await take_until_answered(windows, [1], is_fresh=True)).permits
         for _ in range(2):
             with silence():
                 grant = await windows.take(LIMITS, [1] * 5)
                 assert grant.reason is Reason.UNREACHABLE
                 assert grant.wait_s is not None
                 assert grant.wait_s <= FIRST_PAUSE_S  # after an answer, the first pause is short again
-            await take_until_granted(windows)
-            assert len((await windows.take(LIMITS, [1] * 2)).permits) == 2
+            assert (await take_until_answered(windows, [1])).permits
+            assert len((await take_until_answered(windows, [1] * 2)).permits) == 2
         await windows.close()
 
     runner.run(scenario())
@@ -99,13 +100,11 @@ def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(
 def test_usage_that_could_not_be_told_is_told_later(silence: Silence, redis_url: str, runner: asyncio.Runner) -> None:
     async def scenario() -> None:
         windows = live_windows(redis_url)
-        [permit] = (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        [permit] = (await take_until_answered(windows, [1], is_fresh=True)).permits
         windows.correct(permit, 60_000)
         with silence():
             assert (await windows.take(LIMITS, [1])).reason is Reason.UNREACHABLE
-        while (grant := await windows.take(LIMITS, [1])).reason is Reason.UNREACHABLE:
-            await asyncio.sleep(grant.wait_s or 0.0)
-        assert grant.reason is Reason.TOKENS
+        assert (await take_until_answered(windows, [1])).reason is Reason.TOKENS
         await windows.close()
 
     runner.run(scenario())
@@ -116,7 +115,7 @@ def test_a_question_that_is_given_up_halfway_disturbs_no_other(
 ) -> None:
     async def scenario() -> None:
         windows = live_windows(redis_url)
-        assert (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        assert (await take_until_answered(windows, [1], is_fresh=True)).permits
         with silence():
             while True:
                 asked = asyncio.ensure_future(windows.take(LIMITS, [1] * 7))
@@ -126,7 +125,7 @@ def test_a_question_that_is_given_up_halfway_disturbs_no_other(
                 await asyncio.sleep(asked.result().wait_s or 0.0)  # the machine stood still until it was given up
             with pytest.raises(asyncio.CancelledError):
                 await asked
-        grants = await asyncio.gather(*(windows.take(LIMITS, [number]) for number in (11, 12, 13)))
+        grants = await asyncio.gather(*(take_until_answered(windows, [number]) for number in (11, 12, 13)))
         assert [[permit.tokens for permit in grant.permits] for grant in grants] == [[11], [12], [13]]
         await windows.close()
 
@@ -138,10 +137,10 @@ def test_a_server_that_was_emptied_and_one_that_refuses_are_told_apart(
 ) -> None:
     async def scenario() -> None:
         windows = live_windows(redis_url)
-        assert (await windows.take(LIMITS, [1], is_fresh=True)).permits
+        assert (await take_until_answered(windows, [1], is_fresh=True)).permits
         client.flushall()
         client.script_flush()
-        assert (await windows.take(LIMITS, [1], is_fresh=True)).reason is Reason.LOST
+        assert (await take_until_answered(windows, [1], is_fresh=True)).reason is Reason.LOST
         client.config_set("maxmemory", 1)
         try:
             assert (await windows.take(LIMITS, [1])).reason is Reason.UNREACHABLE

@@ -14,8 +14,9 @@ def test_a_rejected_item_never_moves() -> None:
     assert not [move.name for move in ITEM_MOVES.values() if ItemState.REJECTED in move.sources]
 
 
-def test_a_rescue_gives_doubt_and_nothing_else() -> None:
-    assert ITEM_MOVES["rescue"].targets == {ItemState.IN_DOUBT}
+def test_a_rescue_never_ends_an_item() -> None:
+    """It gives doubt; what never began, its send marks prove it, goes back to where it came from."""
+    assert ITEM_MOVES["rescue"].targets == {ItemState.IN_DOUBT, ItemState.PENDING, ItemState.CANCELLED}
 
 
 def test_only_a_person_or_a_standing_consent_leads_out_of_doubt_to_pending() -> None:

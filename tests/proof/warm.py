@@ -58,6 +58,7 @@ def warm_up(*addresses: str | None) -> None:
         with TemporaryDirectory(prefix="warm-") as folder:
             _perform(Lab(Path(folder), log=Path(folder) / "requests.jsonl", db=address))
     gc.collect()
+    gc.freeze()
     assert threading.active_count() == 1, threading.enumerate()
     assert _open_files() <= before, _open_files() - before
 

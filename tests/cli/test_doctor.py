@@ -32,6 +32,7 @@ from tests.cli.contract import read_stream
 from tests.cli.doctored import Doctor, Finding, mends, models, rows, serving, silence
 from tests.core.specs import parse_spec
 from tests.lab import Lab
+from tests.ledger.desk import let_lock_go
 from tests.process.limits import few_files, obey_permissions
 
 SPEC = {
@@ -390,7 +391,7 @@ def test_workers_are_told_apart_into_living_dead_and_silent(doctor: Doctor, fold
     alive = enter(ledger, name="alive", now=time.time())
     dead = enter(ledger, name="dead", now=time.time())
     left = enter(ledger, name="left", now=time.time())
-    os.close(dead.lock_fd)
+    let_lock_go(dead)
     left.leave(ledger, now=time.time())
     far = [hello_from_afar(ledger, name) for name in ("beats", "silent")]
     stop = threading.Event()

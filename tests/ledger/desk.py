@@ -4,6 +4,7 @@ Times are given, never read: a desk's clock stands still until a test moves it.
 """
 
 import multiprocessing
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,11 +18,12 @@ from batchrun.core.concurrency import Concurrency
 from batchrun.core.outcome import Charge, Evidence, Scope, Timing, Usage
 from batchrun.core.retry import RetryPolicy, decide
 from batchrun.core.states import AttemptState, ItemState, JobState
-from batchrun.ledger import consents, jobs
+from batchrun.ledger import consents, jobs, liveness
 from batchrun.ledger.claims import Claim, claim, release
 from batchrun.ledger.consents import Stopped, stopped_items
 from batchrun.ledger.events import read_events
 from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.liveness import Worker
 from batchrun.ledger.purge import Contents, begin_purge, delete_contents, end_purge
 from batchrun.ledger.register import Line, write_items
 from batchrun.ledger.reports import count_items
@@ -111,6 +113,12 @@ def line(number: int, *, text: str = "hello", worst_pusd: int | None = WORST_PUS
     body = f'{{"model": "m", "n": {number}, "text": "{text}"}}'.encode()
     digest = f"{number}-{text}".encode()[:16].ljust(16, b"\0")
     return Line(number, line_no, custom_id, digest, "m", None, "/chat/completions", body, worst_pusd)
+
+
+def let_lock_go(worker: Worker) -> None:
+    """Let a worker's lock go free, as the death of its process does. No fork may close that descriptor again."""
+    liveness._held.discard(worker.lock_fd)
+    os.close(worker.lock_fd)
 
 
 def hire(ledger: Ledger) -> int:

@@ -1,7 +1,6 @@
 """`purge` waits for whoever may still have answers, adopts those of the dead, and then forgets."""
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from batchrun.runner.purged import CHANGE, SEND, WRITE, purged_when, refuse_purg
 from batchrun.runner.reconcile import fail_doubts, list_doubts
 from batchrun.runner.resume import change_of_mind
 from batchrun.runner.retry import plan_retry
+from tests.ledger.desk import let_lock_go
 from tests.runner.bench import Bench, Endpoint, broken, reply
 from tests.runner.jobs import a_job
 
@@ -204,9 +204,9 @@ def test_the_holder_of_a_purged_job_was_dead(tmp_path: Path) -> None:
 
 
 def die(worker: Worker) -> None:
-    """Let a worker's lock go free, as its process' death does."""
+    """Leave a worker's files as its process' death does."""
     worker.spool.close()
-    os.close(worker.lock_fd)
+    let_lock_go(worker)
 
 
 def with_an_answer_in_a_dead_spool(folder: Path, *, is_buried: bool) -> Bench:

@@ -19,6 +19,7 @@ from batchrun.runner.evidence import describe
 from batchrun.runner.means import Rules
 from batchrun.runner.policy import make_policy
 from batchrun.runner.sweep import Swept, sweep
+from tests.ledger.desk import let_lock_go
 from tests.runner.bench import Bench, Judge, reply
 
 
@@ -41,7 +42,7 @@ def _dies_with_an_answer(bench: Bench) -> Worker:
         worker.marks.begin(one.key)
     answer = reply()
     assert worker.spool.append(claims[0].key, describe(answer, claims[0].path), answer.body)
-    os.close(worker.lock_fd)  # the kernel would do it
+    let_lock_go(worker)
     return worker
 
 
@@ -76,7 +77,7 @@ def _dies_with_one_request_begun(bench: Bench) -> Worker:
     worker = bench.worker
     claims = _claims(bench)
     worker.marks.begin(claims[0].key)
-    os.close(worker.lock_fd)
+    let_lock_go(worker)
     return worker
 
 

@@ -145,7 +145,9 @@ def test_the_contents_of_other_jobs_stay(ledger: Ledger) -> None:
     stage(ledger, desk.job_id, [line(number, text=MARK) for number in range(3)])
     accept(ledger, desk.job_id, input_digest="n", params_digest="p", spec="{}", trial=(), now=NOW)
     with ledger.read() as connection:
-        desk.item_ids = list(connection.execute(select(items.c.id).where(items.c.job_id == desk.job_id)).scalars())
+        desk.item_ids = list(
+            connection.execute(select(items.c.id).where(items.c.job_id == desk.job_id).order_by(items.c.id)).scalars()
+        )
     assert desk.item_ids[0] < other.item_ids[0] < desk.item_ids[-1], "its items lie between the job's"
     for number in range(3):
         desk.settle(desk.claim_one(number), saying(ANSWERED))

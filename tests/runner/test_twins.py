@@ -179,7 +179,9 @@ def dead_claim(bench: Bench, worker_id: int) -> None:
     from batchrun.ledger.claims import claim
 
     with bench.ledger.write() as connection:
-        ids = list(connection.execute(select(items.c.id).where(items.c.job_id == bench.job_id)).scalars())
+        ids = list(
+            connection.execute(select(items.c.id).where(items.c.job_id == bench.job_id).order_by(items.c.id)).scalars()
+        )
         accounts = Accounts.of([(Endpoint.address, bench.sharer)])
         claims = claim(
             connection,

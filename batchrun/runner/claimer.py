@@ -121,13 +121,14 @@ class Claimer:
     def _ahead(self) -> int:
         """Return how much to claim beyond the slots: what will be sent within about two commits, a quarter at most.
 
-        In a measurement it is that quarter from the first request on: what waits for the ledger is not the endpoint's.
+        In a measurement it is a whole round of the slots: requests that end together are followed by as many at once,
+        as by a client that writes nothing down. One at a time it is none: what the ledger costs is then spent between
+        two requests, and not while the next one is timed.
         """
-        most = self._concurrency // 4
         if self._means.is_measured:
-            return most
+            return self._concurrency if self._concurrency > 1 else 0
         rate, _ = self._tally.rates(time.monotonic())
-        return min(most, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
+        return min(self._concurrency // 4, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
 
     async def _claim_some(self) -> None:
         while not self.is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):

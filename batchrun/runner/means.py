@@ -115,7 +115,7 @@ class Means:
     twins: Twins | None = None  # where the job has a cache
     kin: Kin | None = None  # where the job groups what begins alike, and has several endpoints
     is_shared: bool = False  # other processes send to the same endpoints: a limit of one is kept in the ledger
-    is_measured: bool = False  # the next requests are in hand before a slot is free
+    is_measured: bool = False  # the next round of requests is in hand before a slot is free
 
 
 class Log(Protocol):

@@ -260,21 +260,22 @@ def test_the_first_signal_drains_and_the_second_makes_doubts_of_what_is_in_fligh
     assert bench.counts == {"completed": 8, "in_doubt": 4, "pending": 88}
 
 
-@pytest.mark.parametrize(("measure", "claimed"), [(False, 8), (True, 10)])
-def test_a_measurement_has_the_next_requests_in_hand_when_a_slot_is_free(
-    tmp_path: Path, measure: bool, claimed: int
+@pytest.mark.parametrize(("slots", "measure", "claimed"), [(8, False, 8), (8, True, 16), (1, True, 1)])
+def test_a_measurement_has_the_next_round_in_hand_when_slots_are_free(
+    tmp_path: Path, slots: int, measure: bool, claimed: int
 ) -> None:
     async def hold(custom_id: str, nth: int) -> Reply | Break:
         await seen.wait()
         return reply()
 
     async def look(session: Session) -> None:
-        await until(lambda: bench.counts["running"] == claimed and len(bench.endpoint.sent) == 8)
+        await until(lambda: bench.counts["running"] == claimed and len(bench.endpoint.sent) == slots)
         seen.set()
 
-    bench, seen = Bench(tmp_path, count=20, concurrency=8, measure=measure, endpoint=Endpoint(hold)), asyncio.Event()
+    endpoint, seen = Endpoint(hold), asyncio.Event()
+    bench = Bench(tmp_path, count=20, concurrency=slots, measure=measure, endpoint=endpoint)
     assert bench.run(look).kind is EndKind.DONE
-    assert bench.endpoint.max_in_flight == 8
+    assert endpoint.max_in_flight == slots
 
 
 @pytest.mark.parametrize("moment", ["while it is claimed", "before it waits", "while it waits"])

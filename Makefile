@@ -38,7 +38,7 @@ browser-test: $(INSTALLED_DEV) ## open reports in headless Chromium: quiet, offl
 	@$(BIN)/pytest tests/bench/test_report_in_a_browser.py
 
 proof: $(INSTALLED_DEV) servers ## kill processes at every crash point, and judge by the endpoint's log (long; SEED=N)
-	@$(BIN)/python -m tests.proof.matrix $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.proof.matrix --items 24 --later-deaths 12 --lanes 7 $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.proof.chains $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.proof.disk $(if $(SEED),--seed $(SEED))
 

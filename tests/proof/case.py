@@ -12,20 +12,37 @@ from tests.lab import Lab
 from tests.process.steps import ids
 from tests.proof.forks import fork, wait
 from tests.proof.lanes import in_schema
-from tests.proof.scenes import COUNT, MOVE, RESUME, SCENES, SUBMIT, TRIAL, Scene, Step, moved_to
+from tests.proof.scenes import MOVE, RESUME, SCENES, SUBMIT, TRIAL, Scene, Step, moved_to
 from tests.proof.stage import DIED, PATIENCE_S, Actor, Stage
 from tests.proof.verdict import Law, Report, Verdict, judge
 
 FIRST_OPENING = ("schema-written", "schema-durable", "ledger-named")  # points that only a new ledger reaches
+ITEMS = 14
 RESUMES = 5  # a job that rests before its end is resumed so often
 # Where those may die who clear up after a death: what nearly every command comes past that goes on with a job.
-ON_THE_WAY = (
-    *("hold-taken", "sweep-adopted", "rescue-moved", "sweep-buried", "grave-cleared"),
-    *("claim-moved", "claim-known", "group-written", "group-durable", "send-permitted", "send-marked", "send-begun"),
-    *("receive-whole", "spool-written", "settle-due", "answers-moved", "settle-known", "file-written", "file-in-place"),
+ONCE = (
+    *("hold-taken", "sweep-adopted", "rescue-moved", "sweep-buried", "grave-cleared", "file-written", "file-in-place"),
     *("end-begun", "end-written", "end-durable", "hold-let-go", "leave-said"),
 )
-MOST_LATER_DEATHS = 2
+OFTEN = (
+    *("claim-moved", "claim-known", "group-written", "group-durable", "send-permitted", "send-marked", "send-begun"),
+    *("receive-whole", "spool-written", "settle-due", "answers-moved", "settle-known"),
+)
+
+
+def draw_death(dice: random.Random) -> tuple[str, int]:
+    """Draw a point on the way, and a hit of it that a process is likely to come to."""
+    point = dice.choice(ONCE + OFTEN)
+    return point, 1 if point in ONCE else dice.choice((1, 1, 2, 5))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all cases of one run of the matrix have in common."""
+
+    seed: int
+    later_deaths: int = 2  # so many die at most of those who clear up
+    items: int = ITEMS
 
 
 @dataclass(frozen=True, order=True)
@@ -47,30 +64,30 @@ def make_empty_ledger(path: Path) -> None:
     wait(fork(lambda: Ledger(str(path), folder=path.parent).close()), timeout_s=PATIENCE_S)
 
 
-def run_case(case: Case, folder: Path, *, seed: int, postgres: str, empty_ledger: Path) -> Report:
+def run_case(case: Case, folder: Path, *, plan: Plan, postgres: str, empty_ledger: Path) -> Report:
     """Play a case in an empty folder, in forks of this process, which opens nothing itself."""
     report = Report(str(case))
     with report.writing():
         if case.backend == "sqlite" and case.hit and case.point not in FIRST_OPENING:
             (folder / ".batchrun").mkdir()
             shutil.copy(empty_ledger, folder / ".batchrun" / "ledger.db")
-        _Play(case, folder, seed, postgres, report).run()
+        _Play(case, folder, plan, postgres, report).run()
     return report
 
 
 class _Play:
-    def __init__(self, case: Case, folder: Path, seed: int, postgres: str, report: Report) -> None:
-        self._case, self._report = case, report
-        dice = random.Random(f"{seed}/{case}")
-        self._later = [(dice.choice(ON_THE_WAY), dice.choice((1, 1, 2, 5))) for _ in range(MOST_LATER_DEATHS)]
+    def __init__(self, case: Case, folder: Path, plan: Plan, postgres: str, report: Report) -> None:
+        self._case, self._plan, self._report = case, plan, report
+        dice = random.Random(f"{plan.seed}/{case}")
+        self._later = [draw_death(dice) for _ in range(plan.later_deaths)]
         self._scene: Scene = SCENES[case.scene]
         lab = Lab(folder, log=folder / "requests.jsonl")
         if case.backend == "postgres":
             lab.db = in_schema(postgres, folder)
-        lab.write_input(COUNT)
+        lab.write_input(self._plan.items)
         lab.write_spec(concurrency=self._scene.concurrency, on_unknown=case.policy, trial={"size": TRIAL})
         timing = {"latency_ms": 8, "latency_sigma": 0.3, "retry_after_s": 0.05}
-        self._stage = Stage(lab, {"seed": seed, "faults_per_item": 1, **timing, **self._scene.faults})
+        self._stage = Stage(lab, {"seed": plan.seed, "faults_per_item": 1, **timing, **self._scene.faults})
 
     def run(self) -> None:
         """Play it to the job's end, and judge."""
@@ -95,7 +112,7 @@ class _Play:
 
     def _run_to_an_end(self, command: tuple[str, ...]) -> int | None:
         """Run a command again and again until it does not die, and return its exit code: death comes back as drawn."""
-        while (actor := self._run(command, self._later.pop() if self._later else None)).code == DIED:
+        while (actor := self._run(command, self._later.pop(0) if self._later else None)).code == DIED:
             self._report.deaths += 1
         return actor.code
 
@@ -127,6 +144,7 @@ class _Play:
         return asdict(judge(self._stage.lab, Law(self._ids(), self._case.policy, doubts_at_most)))
 
     def _ids(self) -> list[str]:
+        count = self._plan.items
         if self._scene.name != "changed input":
-            return ids(COUNT)
-        return [*ids(COUNT - 1), *ids(COUNT + 2)[COUNT:]]
+            return ids(count)
+        return [*ids(count - 1), *ids(count + 2)[count:]]

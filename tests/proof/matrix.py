@@ -1,4 +1,4 @@
-"""The crash matrix: python -m tests.proof.matrix [--cases N] [--seed S] [--only CASE] [--postgres URL]
+"""The crash matrix: python -m tests.proof.matrix [--cases N] [--seed S] [--only CASE] [--postgres URL] ...
 
 Each point x first, second, last hit x hold, retry x SQLite, Postgres, in every scene that reaches it. The process that
 is started here imports everything and opens nothing; every run is forked from it.
@@ -22,7 +22,7 @@ if __name__ == "__main__":
     points.install()
 
 from tests import services
-from tests.proof.case import Case, make_empty_ledger, run_case
+from tests.proof.case import ITEMS, Case, Plan, make_empty_ledger, run_case
 from tests.proof.lanes import LANES, Lanes, prepare, sum_up, tell
 from tests.proof.scenes import SCENES
 from tests.proof.verdict import Report
@@ -34,11 +34,11 @@ TRIES = 4  # to reach a point, or to die at its last hit: how many hits there ar
 class Matrix:
     """Plays cases."""
 
-    def __init__(self, *, seed: int, postgres: str, lanes: int) -> None:
+    def __init__(self, plan: Plan, *, postgres: str, lanes: int) -> None:
         self._lanes = Lanes(postgres=postgres, lanes=lanes)
         empty = self._lanes.folder / "empty.db"
         make_empty_ledger(empty)
-        self._run = partial(run_case, seed=seed, postgres=postgres, empty_ledger=empty)
+        self._run = partial(run_case, plan=plan, postgres=postgres, empty_ledger=empty)
 
     def count_hits(self) -> tuple[Hits, list[Report]]:
         """Play every scene without a death, and say how often each reaches each point.
@@ -99,7 +99,8 @@ def choose(cases: Sequence[Case], count: int, dice: random.Random) -> list[Case]
 def run(options: argparse.Namespace, postgres: str) -> int:
     """Run the matrix, print what came of it, and return the exit code."""
     began = time.monotonic()
-    matrix = Matrix(seed=options.seed, postgres=postgres, lanes=options.lanes)
+    plan = Plan(options.seed, options.later_deaths, options.items)
+    matrix = Matrix(plan, postgres=postgres, lanes=options.lanes)
     reports: list[Report] = []
     if options.only is not None:
         scene, point, hit, policy, backend = options.only.split("/")
@@ -135,6 +136,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, help="so many of all, chosen by the seed")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--items", type=int, default=ITEMS, metavar="N", help="of each job")
+    parser.add_argument("--later-deaths", type=int, default=2, metavar="N", help="so many die at most who clear up")
     parser.add_argument("--only", metavar="SCENE/POINT/HIT/POLICY/BACKEND", help="one case, as it was printed")
     parser.add_argument("--postgres", metavar="URL", help="a database to use; else a private server is started")
     parser.add_argument("--counts", type=Path, metavar="FILE", help="where the counted hits are kept, for a next run")

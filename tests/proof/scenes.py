@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.lab import Lab
 
-COUNT, CONCURRENCY, TRIAL = 14, 4, 4
+CONCURRENCY, TRIAL = 4, 4
 TASK = "batch-001"
 SUBMIT = ("submit", "jobs/job.json")
 RESUME = ("resume", TASK)
@@ -40,7 +40,7 @@ def _change_input(lab: Lab) -> None:
     path = lab.folder / "inputs" / "in.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     lines[2] = lines[2].replace("hello", "good evening")
-    new = [lines[0].replace("a00000", f"a{number:05d}") for number in (COUNT, COUNT + 1)]
+    new = [lines[0].replace("a00000", f"a{len(lines) + more:05d}") for more in (0, 1)]
     path.write_text("".join(lines[:-1] + new))
 
 

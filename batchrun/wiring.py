@@ -210,7 +210,6 @@ class House:
         endpoint = Endpoint(
             access.base_url,
             access.key,
-            concurrency=job.concurrency,
             timeout_s=job.spec["timeout_s"],
             lookup=job.spec.get("lookup"),
             idempotency_header=job.spec.get("idempotency_header"),

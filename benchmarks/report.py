@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.figures import HEAD, Board
 
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
-PACKAGES = ("openai", "aiohttp", "sqlalchemy", "celery", "psycopg")
+PACKAGES = ("openai", "httptools", "sqlalchemy", "celery", "psycopg")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 DOORS = [
     (["celery", "kombu", "redis"], ["queue"]),
     (["sqlalchemy", "alembic", "psycopg", "pysqlite3"], ["ledger"]),
-    (["openai", "aiohttp", "ahocorasick_rs"], ["endpoint"]),
+    (["openai", "httptools", "aiohappyeyeballs", "ahocorasick_rs"], ["endpoint"]),
     (["tenacity"], ["runner", "ledger"]),
     (["click", "rich"], ["cli", "__main__"]),
     (["pydantic", "pydantic_core"], ["core", "settings", "files", "endpoint", "mock"]),

@@ -249,7 +249,7 @@ def _only_model(settings: "Settings", base_url: str) -> str:
 
     async def ask_it() -> list[str] | None:
         key = resolve_api_key(settings, base_url, None)
-        async with Endpoint(base_url, key, concurrency=1, timeout_s=LIMIT_S) as endpoint:
+        async with Endpoint(base_url, key, timeout_s=LIMIT_S) as endpoint:
             return await endpoint.models()
 
     models = asyncio.run(ask_it())
@@ -270,7 +270,7 @@ def _tokenizer(settings: "Settings") -> "Tokenizer":
     async def ask_it(base_url: str, bodies: "Sequence[bytes]") -> list[int] | None:
         key = resolve_api_key(settings, base_url, None)
         counts: list[int] = []
-        async with Endpoint(base_url, key, concurrency=1, timeout_s=LIMIT_S) as endpoint:
+        async with Endpoint(base_url, key, timeout_s=LIMIT_S) as endpoint:
             for body in bodies:
                 count = await count_tokens(endpoint, body)
                 if count is None:

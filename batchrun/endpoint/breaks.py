@@ -1,21 +1,17 @@
-"""What went wrong with a connection: the transport's exception, made a kind and words.
+"""What went wrong with a connection: its cause, made a kind and words.
 
-Only the cause tells "not sent" from "unknown". aiohttp raises `ClientConnectorError` and `ConnectionTimeoutError`
-before it has a connection, and so before any byte of the request; whatever else it raises may come after.
+Only the cause tells "not sent" from "unknown". A `NotConnected` is raised before there is a connection, and so before
+any byte of the request; whatever else comes may come after.
 """
 
 import errno
 import re
 import ssl
 
-import aiohttp
-
 from batchrun.core.outcome import BreakKind
 
 REFUSED_ERRNO = re.compile(r"\[Errno (\d+)\]")  # where several addresses were tried, the numbers stand in the text only
 PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
-# aiohttp shows the bytes in question as Python writes them, cut at some length.
-BYTES_LITERAL = re.compile(r"""\bb(?:'((?:[^'\\]|\\.)*)|"((?:[^"\\]|\\.)*))""")
 SEEN_CHARS = 80
 UNREACHABLE = {
     errno.EHOSTUNREACH: "no route to {host}",
@@ -28,8 +24,76 @@ UNREACHABLE = {
 }
 
 
-class StaleConnection(aiohttp.ClientConnectionError):
-    """A pooled connection turned out to be unusable just before the request would have gone out. No byte was sent."""
+class NotConnected(Exception):
+    """There is no connection on which a request could be sent. No byte of it was."""
+
+    def __init__(self, cause: Exception | None = None) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class ConnectTimeout(NotConnected):
+    """It took too long."""
+
+
+class NoAddress(NotConnected):
+    """The name does not resolve."""
+
+    def __init__(self, host: str, cause: OSError) -> None:
+        super().__init__(cause)
+        self.host = host
+
+
+class NoConnection(NotConnected):
+    """The server does not take it."""
+
+
+class NoTls(NotConnected):
+    """There is no TLS session, or none that is trusted."""
+
+
+class NoProxy(NotConnected):
+    """The proxy cannot be reached, or does not answer."""
+
+    def __init__(self, name: str, cause: OSError) -> None:
+        super().__init__(cause)
+        self.name = name
+
+
+class ProxyRefuses(NotConnected):
+    """The proxy makes no connection to the server."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__()
+        self.status, self.words = status, words
+
+
+class Unasked(NotConnected):
+    """The server has spoken, or hung up, before it was asked."""
+
+
+class Hung(Exception):
+    """The connection was closed without an answer."""
+
+
+class CutOff(Exception):
+    """The connection was closed in the middle of an answer."""
+
+
+class TooMuch(Exception):
+    """The answer is larger than is read."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(most_bytes)
+        self.most_bytes = most_bytes
+
+
+class Unreadable(Exception):
+    """What came is not HTTP."""
+
+    def __init__(self, why: str, seen: bytes) -> None:
+        super().__init__(why)
+        self.why, self.seen = why, seen
 
 
 def before_sending(
@@ -37,26 +101,23 @@ def before_sending(
 ) -> tuple[BreakKind, str] | None:
     """Name a failure that proves that no byte of the request left, or return None where the failure does not."""
     match error:
-        case aiohttp.ConnectionTimeoutError():
+        case ConnectTimeout():
             hint = " with TLS (no answer at all, or the port speaks no TLS)" if is_tls else ""
             return BreakKind.CONNECT_TIMEOUT, f"no connection to {host}{hint} within {connect_timeout_s:g} s"
-        case aiohttp.ClientConnectorDNSError():
-            return BreakKind.DNS, f"name '{error.host}' does not resolve ({_reason(error.os_error)})"
-        case aiohttp.ClientConnectorCertificateError():
-            return BreakKind.TLS, f"the certificate of {host} is not trusted: {_certificate(error.certificate_error)}"
-        case aiohttp.ClientConnectorSSLError():
-            return BreakKind.TLS, _no_tls(error.os_error, host)
-        case aiohttp.ClientProxyConnectionError():
-            return (
-                BreakKind.CONNECT,
-                f"the proxy {error.host}:{error.port} cannot be reached: {_reason(error.os_error)}",
-            )
-        case aiohttp.ClientHttpProxyError():
-            return BreakKind.CONNECT, f"the proxy refused a connection to {host}: {error.status} {error.message}"
-        case aiohttp.ClientConnectorError():
-            return _no_connection(error.os_error, host, is_tls)
-        case StaleConnection():
-            return BreakKind.CONNECT, f"{host} talks on connections before it is asked"
+        case NoAddress(cause=cause):
+            return BreakKind.DNS, f"name '{error.host}' does not resolve ({_reason(cause)})"
+        case NoTls(cause=ssl.SSLCertVerificationError() as cause):
+            return BreakKind.TLS, f"the certificate of {host} is not trusted: {cause.verify_message}"
+        case NoTls(cause=ssl.SSLError() as cause):
+            return BreakKind.TLS, _no_tls(cause, host)
+        case NoTls(cause=OSError() as cause) | NoConnection(cause=OSError() as cause):
+            return _no_connection(cause, host, is_tls)
+        case NoProxy():
+            return BreakKind.CONNECT, f"the proxy {error.name} cannot be reached: {_reason(error.cause)}"
+        case ProxyRefuses():
+            return BreakKind.CONNECT, f"the proxy refused a connection to {host}: {error.status} {error.words}"
+        case Unasked():
+            return BreakKind.CONNECT, f"{host} speaks, or hangs up, before it is asked"
     return None
 
 
@@ -80,12 +141,8 @@ def _no_tls(error: OSError, host: str) -> str:
     return f"no TLS session with {host}: {reason.replace('_', ' ').lower() or _reason(error)}"
 
 
-def _certificate(error: Exception) -> str:
-    return error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
+def _reason(error: Exception | None) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def after_sending(error: Exception, *, host: str, timeout_s: float, got: str) -> tuple[BreakKind, str]:
@@ -94,11 +151,13 @@ def after_sending(error: Exception, *, host: str, timeout_s: float, got: str) ->
         case TimeoutError():
             what = f"no complete answer ({got})" if got else "no answer"
             return BreakKind.TIMEOUT, f"{what} within {timeout_s:g} s"
-        case aiohttp.ClientResponseError():
-            return BreakKind.LOST, f"the answer of {host} is not HTTP that can be read: {_unreadable(error.message)}"
-        case aiohttp.ServerDisconnectedError():
+        case Unreadable():
+            return BreakKind.LOST, f"the answer of {host} is not HTTP that can be read: {_unreadable(error)}"
+        case TooMuch():
+            return BreakKind.LOST, f"the answer is larger than {error.most_bytes:,} bytes"
+        case Hung():
             return BreakKind.LOST, f"{host} closed the connection without an answer"
-        case aiohttp.ClientPayloadError():
+        case CutOff():
             return BreakKind.LOST, f"{host} broke the answer off ({got})"
         case OSError():
             how = "reset" if error.errno in (errno.ECONNRESET, errno.EPIPE) else f"lost ({_reason(error)})"
@@ -109,13 +168,11 @@ def after_sending(error: Exception, *, host: str, timeout_s: float, got: str) ->
     return BreakKind.LOST, f"the connection to {host} failed: {type(error).__name__}{f' ({got})' if got else ''}"
 
 
-def _unreadable(message: str) -> str:
-    """Put aiohttp's words on an answer that is no HTTP into ours: what is wrong, and the bytes that show it as text."""
-    literal = BYTES_LITERAL.search(message)
-    reason = (message[: literal.start()] if literal else message).split("\n")[0].strip(" :")
-    reason = (
-        "its first line is no status line" if reason.startswith("Bad status line") else reason[:1].lower() + reason[1:]
-    )
-    seen = (literal[1] or literal[2] or "").encode().decode("unicode_escape", "replace") if literal else ""
+def _unreadable(error: Unreadable) -> str:
+    """Say what is wrong, and show the bytes as text."""
+    why = error.why[:1].lower() + error.why[1:]
+    if not error.seen.startswith(b"HTTP/"[: len(error.seen)]):
+        why = "its first line is no status line"
+    seen = error.seen.decode("utf-8", "replace")
     seen = " ".join("".join(sign if sign.isprintable() else " " for sign in seen).split())
-    return f"{reason[:150]}: '{seen[:SEEN_CHARS]}'" if seen else reason[:200]
+    return f"{why[:150]}: '{seen[:SEEN_CHARS]}'" if seen else why[:200]

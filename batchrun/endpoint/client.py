@@ -1,35 +1,31 @@
 """The way to the endpoint: ready bytes out, a reply or a break back, one request for each call."""
 
-import io
+import asyncio
 import json
-import ssl
 import time
 from types import TracebackType
 from typing import Self
-
-import aiohttp
+from urllib.parse import quote, urlsplit
 
 from batchrun.core.marks import stored_under
 from batchrun.core.model_name import asking_for
 from batchrun.core.outcome import Break, BreakKind, Reply, Timing
 from batchrun.core.streaming import in_pieces, is_streamed
 from batchrun.endpoint.address import host_port, proxy_for
-from batchrun.endpoint.breaks import StaleConnection, after_sending, before_sending
+from batchrun.endpoint.breaks import after_sending, before_sending
+from batchrun.endpoint.connection import Header
 from batchrun.endpoint.decode import LARGEST_BYTES, decode
 from batchrun.endpoint.lookup import Means
 from batchrun.endpoint.mask import Mask
+from batchrun.endpoint.pool import Hop, Pool
 from batchrun.endpoint.sdk import Client
 from batchrun.endpoint.stream import MEDIA_TYPE, Stream
 from batchrun.endpoint.wording import tidy
 
-KEEPALIVE_S = 4.0  # below the 5 s after which common servers (uvicorn, Node) drop an idle connection
-MOST_CONNECTIONS = 10_000  # never the narrow place: how many requests are out is the caller's to say
-STALE_TRIES = 8  # pooled connections that may turn out unusable before one request
 PARTIAL_BYTES = 65_536  # kept of an answer that broke off
-HEAD_BYTES = 65_536  # of one header line
-WHOLE_BYTES = 1_000_000  # a larger request body is handed over piece by piece
 PROBE_S = 5.0
 NAME_CHARS = 200  # of a model's name
+IN_A_TARGET = "/%:@!$&'()*+,;=-._~?"  # signs that stand in a request's target as they are
 
 
 class Endpoint:
@@ -38,7 +34,6 @@ class Endpoint:
     Args:
         base_url: normalised (`address.normalise_base_url`).
         api_key: cleaned (`key.clean_key`).
-        concurrency: requests that will be out at once; the caller keeps to it.
         timeout_s: total time of one exchange, from the hand-over to the last byte.
         connect_timeout_s: time for a connection; never more than half of `timeout_s`, so that a hang while
             connecting is always told from one after it.
@@ -48,7 +43,7 @@ class Endpoint:
         renames: a model, and its name here: whoever asks for the one asks for the other.
 
     Raises:
-        EndpointFault: the environment asks for a proxy that cannot be used.
+        EndpointFault: the environment asks for a proxy that cannot be used, or for a header that cannot be sent.
     """
 
     def __init__(
@@ -56,7 +51,6 @@ class Endpoint:
         base_url: str,
         api_key: str,
         *,
-        concurrency: int,
         timeout_s: float,
         connect_timeout_s: float = 10.0,
         lookup: Means | None = None,
@@ -70,15 +64,15 @@ class Endpoint:
         self._proxy = proxy_for(base_url)
         self._mask = Mask(api_key)
         self._client = Client(base_url, api_key, timeout_s=timeout_s)
-        self._connections = max(concurrency, MOST_CONNECTIONS)
+        self._fixed_headers = self._client.ready_headers()
         self._timeout_s = timeout_s
         self._connect_timeout_s = min(connect_timeout_s, timeout_s / 2)
         self._lookup = lookup
         self._key_header = idempotency_header
         self._is_measured = is_measured
         self._renames = renames
-        self._urls: dict[str, str] = {}
-        self._session: aiohttp.ClientSession | None = None
+        self._heads: dict[tuple[str, str], bytes] = {}  # (method, address): what each such request begins with
+        self._pool: Pool | None = None
 
     async def open(self) -> None:
         """Make the connection pool in the running loop; the first exchange would do it too."""
@@ -86,9 +80,9 @@ class Endpoint:
 
     async def close(self) -> None:
         """Close all connections. The endpoint can be opened again."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
         await self._client.close()
 
     async def __aenter__(self) -> Self:
@@ -113,9 +107,9 @@ class Endpoint:
         """
         exchange = _Exchange(streamed=path if self._is_measured and is_streamed(path) else None)
         try:
-            response = await self._send(path, body, attempt_id, idempotency_key)
-            # crash point: receive-begun
-            return await exchange.receive(response)
+            await self._send(path, body, attempt_id, idempotency_key, exchange)
+            # crash point: receive-whole
+            return exchange.reply()
         except Exception as error:
             return self._broken(error, exchange)
 
@@ -139,10 +133,8 @@ class Endpoint:
         return list(dict.fromkeys(tidy(name, self._mask, longest=NAME_CHARS) for name in names))
 
     async def _send(
-        self, path: str, body: bytes, attempt_id: str, idempotency_key: str | None
-    ) -> aiohttp.ClientResponse:
-        session = self._session or self._opened()
-        url = self._urls.get(path) or self._urls.setdefault(path, self._client.ready_url(path))
+        self, path: str, body: bytes, attempt_id: str, idempotency_key: str | None, exchange: "_Exchange"
+    ) -> None:
         headers = {"X-Client-Request-Id": attempt_id}
         if self._renames is not None:
             body = asking_for(body, *self._renames)
@@ -154,18 +146,17 @@ class Endpoint:
             body = in_pieces(path, body)
         if self._key_header is not None and idempotency_key is not None:
             headers[self._key_header] = idempotency_key
-        for _ in range(STALE_TRIES):
-            try:
-                return await session.post(
-                    url,
-                    data=body if len(body) < WHOLE_BYTES else io.BytesIO(body),
-                    headers=headers,
-                    allow_redirects=False,
-                    proxy=self._proxy,
-                )
-            except StaleConnection as stale:
-                last = stale
-        raise last
+        head = self._head("POST", self._client.ready_url(path))
+        await self._ask(_request(head, headers, body), exchange, self._timeout_s, self._connect_timeout_s)
+
+    async def _ask(self, request: bytes, exchange: "_Exchange", limit_s: float, connect_limit_s: float) -> None:
+        pool = self._pool or self._opened()
+        deadline = asyncio.get_running_loop().time() + limit_s
+        connection = await pool.take(timeout_s=connect_limit_s)
+        try:
+            await connection.ask(request, exchange, deadline=deadline, most_bytes=LARGEST_BYTES)
+        finally:
+            pool.put_back(connection)
 
     async def get(self, path: str, *, limit_s: float = PROBE_S) -> Reply | Break:
         """Ask for something that is never billed, such as the list of models; it takes `limit_s` at the most.
@@ -179,39 +170,35 @@ class Endpoint:
         return await self._look("POST", path, body, limit_s=limit_s)
 
     async def _look(self, method: str, path: str, body: bytes | None, *, limit_s: float) -> Reply | Break:
-        session = self._session or self._opened()
-        timeout = aiohttp.ClientTimeout(
-            total=min(limit_s, self._timeout_s), connect=min(PROBE_S, self._connect_timeout_s)
-        )
         is_api = path.startswith("/v1/")
         url = self._client.ready_url(path) if is_api else self.address.removesuffix("/v1") + path
         exchange = _Exchange()
+        limit_s = min(limit_s, self._timeout_s)
         try:
-            response = await session.request(
-                method, url, data=body, allow_redirects=False, proxy=self._proxy, timeout=timeout
-            )
-            return await exchange.receive(response)
+            request = _request(self._head(method, url), {}, body)
+            await self._ask(request, exchange, limit_s, min(PROBE_S, limit_s, self._connect_timeout_s))
+            return exchange.reply()
         except Exception as error:
             return self._broken(error, exchange)
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=self._connections,
-                    keepalive_timeout=KEEPALIVE_S,
-                    ssl=_tls_context() if self._is_tls else True,
-                ),
-                headers=self._client.ready_headers(),
-                timeout=aiohttp.ClientTimeout(total=self._timeout_s, connect=self._connect_timeout_s),
-                request_class=_Request,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                trust_env=False,
-                max_line_size=HEAD_BYTES,
-                max_field_size=HEAD_BYTES,
-            )
-        return self._session
+    def _opened(self) -> Pool:
+        if self._pool is None:
+            self._pool = Pool(self.address, proxy=self._proxy)
+        return self._pool
+
+    def _head(self, method: str, url: str) -> bytes:
+        """Return what each such request begins with: its first line, and the headers that all of them carry."""
+        if (head := self._heads.get((method, url))) is None:
+            parts = urlsplit(url)
+            target = quote(parts.path or "/", safe=IN_A_TARGET)
+            fixed = {"Host": parts.netloc, **self._fixed_headers}
+            if self._proxy is not None and not self._is_tls:  # a proxy is told the whole address
+                target = f"{parts.scheme}://{parts.netloc}{target}"
+                if (authorization := Hop.of(self._proxy).authorization) is not None:
+                    fixed["Proxy-Authorization"] = authorization
+            lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fixed.items())]
+            head = self._heads[method, url] = "\r\n".join([*lines, ""]).encode()
+        return head
 
     def _broken(self, error: Exception, exchange: "_Exchange") -> Break:
         kind, words = before_sending(
@@ -220,26 +207,27 @@ class Endpoint:
         return exchange.broken(kind, self._mask.text(words))
 
 
-class _Request(aiohttp.ClientRequest):
-    """A request that looks at its pooled connection once more before the first byte.
-
-    aiohttp re-uses a connection on which the server has spoken unasked (a late 408, a second answer), and would take
-    those words for the answer to the next request.
-    """
-
-    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        if conn.protocol is None or conn.protocol.should_close:
-            raise StaleConnection
-        # crash point: send-connected
-        response = await super().send(conn)
-        # crash point: send-begun
-        return response
+def _request(head: bytes, headers: dict[str, str], body: bytes | None) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    if body is None:
+        return head + lines.encode() + b"\r\n"
+    return b"%b%bContent-Length: %d\r\n\r\n%b" % (head, lines.encode(), len(body), body)
 
 
 class _Exchange:
     """The clock and the receiver of one exchange."""
 
-    __slots__ = ("_began", "_chunks", "_first_byte_at", "_sent_at", "_size", "_status", "_stream", "_streamed")
+    __slots__ = (
+        "_began",
+        "_chunks",
+        "_first_byte_at",
+        "_headers",
+        "_sent_at",
+        "_size",
+        "_status",
+        "_stream",
+        "_streamed",
+    )
 
     def __init__(self, *, streamed: str | None = None) -> None:
         self._streamed = streamed  # the path whose answer was asked for in pieces
@@ -247,6 +235,7 @@ class _Exchange:
         self._began = time.monotonic()
         self._first_byte_at: float | None = None
         self._status: int | None = None
+        self._headers: dict[str, str] = {}
         self._chunks: list[bytes] = []
         self._size = 0
         self._stream: Stream | None = None
@@ -256,30 +245,38 @@ class _Exchange:
         """Tell how far the answer had come; "" where nothing of it had."""
         return "" if self._status is None else f"status {self._status} and {self._size:,} bytes had come"
 
-    async def receive(self, response: aiohttp.ClientResponse) -> Reply | Break:
-        self._first_byte_at = time.time()
-        self._status = response.status
-        if self._streamed is not None and _is_stream(response):
-            self._stream = Stream(self._began, path=self._streamed)
-        content = response.content
-        try:
-            while not content.at_eof():
-                chunk = await content.readany()
-                if self._stream is not None:
-                    self._stream.feed(chunk)
-                self._chunks.append(chunk)
-                self._size += len(chunk)
-                if self._size > LARGEST_BYTES:
-                    return self.broken(BreakKind.LOST, f"the answer is larger than {LARGEST_BYTES:,} bytes")
-        finally:
-            response.close()  # the connection is back in the pool by now if the whole body has come
-        # crash point: receive-whole
-        return self._reply(response)
+    # -- what the connection calls ------------------------------------------------------------------------------------
 
-    def _reply(self, response: aiohttp.ClientResponse) -> Reply | Break:
-        headers = {name.lower(): value for name, value in response.headers.items()}
+    def head(self, status: int, headers: list[Header]) -> None:
+        """Take the head of the answer."""
+        self._first_byte_at = time.time()
+        self._status = status
+        self._headers = {
+            name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape") for name, value in headers
+        }
+        if self._streamed is not None and _is_stream(status, self._headers):
+            self._stream = Stream(self._began, path=self._streamed)
+
+    def piece(self, data: bytes) -> None:
+        """Take a piece of the body."""
         if self._stream is not None:
-            return self._put_together(self._stream, headers)
+            self._stream.feed(data)
+        self._chunks.append(data)
+        self._size += len(data)
+
+    def forget(self) -> None:
+        """Take back what has come: it was no answer."""
+        self._first_byte_at = self._status = self._stream = None
+        self._headers, self._chunks, self._size = {}, [], 0
+
+    # -- what comes of it ---------------------------------------------------------------------------------------------
+
+    def reply(self) -> Reply | Break:
+        """Return the answer, which has come whole."""
+        assert self._status is not None
+        if self._stream is not None:
+            return self._put_together(self._stream)
+        headers = self._headers
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if coding := headers.get("content-encoding"):
             # The header stays where the coding could not be undone: that is the mark by which `classify` knows.
@@ -287,16 +284,17 @@ class _Exchange:
             if decoded is not None:
                 body = decoded
                 del headers["content-encoding"]
-        return Reply(response.status, headers, body, self._timing())
+        return Reply(self._status, headers, body, self._timing())
 
-    def _put_together(self, stream: Stream, headers: dict[str, str]) -> Reply | Break:
+    def _put_together(self, stream: Stream) -> Reply | Break:
         timing = self._timing()
         stream.finish()
         if not stream.is_whole:
             return self.broken(BreakKind.LOST, "the stream ended before its answer did")
-        return Reply(self._status or 0, headers, stream.body(), timing)
+        return Reply(self._status or 0, self._headers, stream.body(), timing)
 
     def broken(self, kind: BreakKind, detail: str) -> Break:
+        """Return what there is of it."""
         partial = b"".join(self._chunks)[:PARTIAL_BYTES]
         return Break(kind, detail, self._timing(), self._status, partial)
 
@@ -305,14 +303,7 @@ class _Exchange:
         return Timing(self._sent_at, self._first_byte_at, time.time(), time.monotonic() - self._began, trace)
 
 
-def _is_stream(response: aiohttp.ClientResponse) -> bool:
+def _is_stream(status: int, headers: dict[str, str]) -> bool:
     """Say whether a reply is an answer in pieces; one that is packed besides is read when it is there."""
-    is_events = response.status < 300 and response.content_type == MEDIA_TYPE
-    return is_events and "Content-Encoding" not in response.headers
-
-
-def _tls_context() -> ssl.SSLContext:
-    """Trust what the system or SSL_CERT_FILE trusts, read now and not when aiohttp was imported."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return status < 300 and media_type == MEDIA_TYPE and "content-encoding" not in headers

@@ -6,6 +6,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
 
 from batchrun import __version__
 from batchrun.endpoint.address import request_url
+from batchrun.errors import EndpointFault
 
 # Ready bytes go out over our own transport, so nothing unpacks a coding unasked.
 TRANSPORT_HEADERS = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
@@ -26,9 +27,20 @@ class Client(AsyncOpenAI):
         return f"AsyncOpenAI/Python {self._version} batchrun/{__version__}"
 
     def ready_headers(self) -> dict[str, str]:
-        """Return the headers that every request carries."""
+        """Return the headers that every request carries.
+
+        Raises:
+            EndpointFault: one of them, from the environment, holds a line break or another control character.
+        """
         ours = {**self.auth_headers, **self.default_headers, **TRANSPORT_HEADERS, **NO_HIDDEN_RETRIES}
-        return {name: value for name, value in ours.items() if not isinstance(value, Omit)}
+        found = {name: value for name, value in ours.items() if not isinstance(value, Omit)}
+        for name, value in found.items():
+            if not value.isprintable():
+                hint = "look at the OPENAI_* variables, such as OPENAI_ORG_ID: one holds a line break"
+                raise EndpointFault(
+                    f"the header {name!r} cannot be sent: its value holds a control character", hint=hint
+                )
+        return found
 
     def ready_url(self, path: str) -> str:
         """Return the address of a path such as "/v1/chat/completions"."""

@@ -23,14 +23,14 @@ class Peer:
 
     name: str
     script: str
-    package: str | None  # None: what this project has anyway is enough
+    package: str
     least: float  # times as fast are we to be
     share: float  # of our items it is given: it must not take minutes
 
 
 PEERS = (
     Peer("flexllm", "flexllm_way", "flexllm==0.17.10", 1.8, 0.5),
-    Peer("the cookbook's way", "cookbook", None, 3.0, 0.3),
+    Peer("the cookbook's way", "cookbook", "aiohttp==3.14.5", 3.0, 0.3),
     Peer("async-batch-llm", "async_batch_llm_way", "async-batch-llm==0.28.0", 5.0, 0.2),
     Peer("litellm", "litellm_way", "litellm==1.110.2", 10.0, 0.1),
 )
@@ -67,8 +67,6 @@ def measure(board: Board, runs: int) -> None:
 
 def _python(peer: Peer, board: Board) -> str | None:
     """Return the Python of a peer's environment, which is made when it is first asked for."""
-    if peer.package is None:
-        return sys.executable
     folder = (FOLDER / peer.package).absolute()
     python, done = folder / "bin" / "python", folder / "installed"
     if not done.exists():

@@ -31,8 +31,8 @@ def test_a_server_under_load_is_seen_from_beside_the_run() -> None:
     async def test() -> tuple[Observer, int]:
         async with (
             MockServer(MockConfig(slots=2, latency_ms=150)) as server,
-            Endpoint(server.base_url, "k", concurrency=8, timeout_s=60) as endpoint,
-            Endpoint(server.base_url, "k", concurrency=1, timeout_s=60) as beside,
+            Endpoint(server.base_url, "k", timeout_s=60) as endpoint,
+            Endpoint(server.base_url, "k", timeout_s=60) as beside,
         ):
             async with Observer(look=lambda: beside.get("/metrics"), interval_s=0.05) as observer:
                 body, sent = b'{"model":"mock","messages":[{"role":"user","content":"hi"}]}', 0

@@ -168,7 +168,7 @@ def test_completing_a_name_needs_little_time(ledger: Ledger) -> None:
     look = "import sys, batchrun.ledger.names as names; names.job_names(*sys.argv[1:]); print(*sys.modules)"
     address = "sqlite:///.batchrun/ledger.db"
     printed = subprocess.run([sys.executable, "-c", look, address, ""], capture_output=True, text=True, check=True)
-    assert set(printed.stdout.split()) & {"sqlalchemy", "alembic", "openai", "aiohttp", "celery", "rich"} == set()
+    assert set(printed.stdout.split()) & {"sqlalchemy", "alembic", "openai", "httptools", "celery", "rich"} == set()
 
 
 # -- the scripts ------------------------------------------------------------------------------------------------------

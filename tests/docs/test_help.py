@@ -13,7 +13,7 @@ import pytest
 from batchrun.cli.context import Context
 from batchrun.cli.main import COMMANDS, cli
 
-HEAVY = ("sqlalchemy", "alembic", "celery", "kombu", "redis", "openai", "aiohttp", "pydantic", "rich", "jinja2")
+HEAVY = ("sqlalchemy", "alembic", "celery", "kombu", "redis", "openai", "httptools", "pydantic", "rich", "jinja2")
 
 
 def open_context(command: click.Command, parent: click.Context | None, name: str) -> click.Context:

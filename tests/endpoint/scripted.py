@@ -1,13 +1,18 @@
 """A raw socket server that does exactly what a test says, byte for byte, and keeps what it was sent."""
 
 import asyncio
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from batchrun.core.outcome import Break, BreakKind, Reply
 from batchrun.endpoint.client import Endpoint
@@ -155,6 +160,23 @@ def always(data: bytes) -> Handler:
     return handler
 
 
+def make_certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
+    """Make a certificate that nobody trusts yet, and a server's context that shows it.
+
+    Args:
+        name: whose it is, such as "IP:127.0.0.1" or "DNS:llm.example".
+    """
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test"
+    subject = ["-addext", f"subjectAltName={name}", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*command.split(), *subject], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return cert, context
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a test's coroutine, with a time limit."""
 
@@ -168,7 +190,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def endpoint_at(
     base_url: str, *, timeout_s: float = LIMIT_S, connect_timeout_s: float = LIMIT_S, key: str = "EMPTY"
 ) -> Endpoint:
-    return Endpoint(base_url, key, concurrency=4, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+    return Endpoint(base_url, key, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
 
 
 async def post(endpoint: Endpoint, body: bytes = b'{"model": "m"}', attempt_id: str = "attempt-1") -> Reply | Break:

@@ -2,10 +2,8 @@
 
 import asyncio
 import re
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +20,7 @@ from tests.endpoint.scripted import (
     broken,
     endpoint_at,
     exchange_with,
+    make_certificate,
     post,
     replied,
     reply,
@@ -115,15 +114,7 @@ def test_https_to_a_plain_server_fails_before_anything_is_sent(
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
     """A certificate for 127.0.0.1 that nobody trusts yet, and a server's context that shows it."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test"
-    subject = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run([*command.split(), *subject], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    return cert, context
+    return make_certificate(tmp_path, "IP:127.0.0.1")
 
 
 def test_a_certificate_is_checked_and_ssl_cert_file_makes_it_trusted(

@@ -10,6 +10,7 @@ import pytest
 from batchrun.core.outcome import BreakKind
 from batchrun.endpoint import client as client_module
 from batchrun.endpoint import decode as decode_module
+from batchrun.endpoint import pool as pool_module
 from batchrun.errors import EndpointFault
 from tests.endpoint.scripted import (
     ANSWER,
@@ -221,7 +222,7 @@ def test_a_connection_is_used_again() -> None:
 
 
 def test_a_connection_idle_for_too_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "KEEPALIVE_S", 1e-9)
+    monkeypatch.setattr(pool_module, "KEEPALIVE_S", 1e-9)
 
     async def work() -> None:
         async with serving(always(reply())) as server, endpoint_at(server.base_url) as endpoint:
@@ -230,7 +231,7 @@ def test_a_connection_idle_for_too_long_is_not_used_again(monkeypatch: pytest.Mo
             assert server.connections == 2
 
     run(work())
-    assert client_module.KEEPALIVE_S < 5
+    assert pool_module.KEEPALIVE_S < 5
 
 
 def test_a_request_on_a_connection_that_dies_under_it_is_unknown_and_never_sent_again() -> None:

@@ -85,7 +85,7 @@ def exchange(handler: Handler, *, path: str = PATH, is_measured: bool = True) ->
     async def work() -> tuple[Reply | Break, Server]:
         async with (
             serving(handler) as server,
-            Endpoint(server.base_url, "EMPTY", concurrency=1, timeout_s=LIMIT_S, is_measured=is_measured) as endpoint,
+            Endpoint(server.base_url, "EMPTY", timeout_s=LIMIT_S, is_measured=is_measured) as endpoint,
         ):
             return await endpoint.exchange(path=path, body=b'{"model":"m"}', attempt_id="a-1"), server
 

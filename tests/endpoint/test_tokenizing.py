@@ -35,7 +35,7 @@ def replying(tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], ScriptedEndp
 
 def counted(base_url: str, body: dict[str, Any]) -> int | None:
     async def ask() -> int | None:
-        async with Endpoint(base_url, "EMPTY", concurrency=1, timeout_s=60) as endpoint:
+        async with Endpoint(base_url, "EMPTY", timeout_s=60) as endpoint:
             return await count_tokens(endpoint, json.dumps(body).encode())
 
     return asyncio.run(ask())
@@ -43,7 +43,7 @@ def counted(base_url: str, body: dict[str, Any]) -> int | None:
 
 def test_the_count_is_what_usage_says_of_the_same_prompt() -> None:
     async def usage(base_url: str) -> int:
-        async with Endpoint(base_url, "EMPTY", concurrency=1, timeout_s=60) as endpoint:
+        async with Endpoint(base_url, "EMPTY", timeout_s=60) as endpoint:
             body = json.dumps({**ASKED, "max_tokens": 1, "temperature": 0}).encode()
             reply = await endpoint.exchange(path="/v1/chat/completions", body=body, attempt_id="a-1")
             tokens: int = json.loads(reply.body)["usage"]["prompt_tokens"]  # type: ignore[union-attr]

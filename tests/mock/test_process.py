@@ -121,5 +121,5 @@ def test_a_signal_ends_a_server_quietly(number: signal.Signals) -> None:
 def test_the_mock_loads_little() -> None:
     code = "import sys, batchrun.mock.server; print(sorted(m.partition('.')[0] for m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
-    for heavy in ("openai", "pydantic", "sqlalchemy", "celery", "click", "aiohttp", "rich"):
+    for heavy in ("openai", "pydantic", "sqlalchemy", "celery", "click", "httptools", "rich"):
         assert f"'{heavy}'" not in loaded

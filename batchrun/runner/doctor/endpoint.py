@@ -114,7 +114,7 @@ def _has_proxy() -> bool:
 async def _ask(notes: Notes, target: Target) -> None:
     key = target.key if isinstance(target.key, str) else NO_KEY
     took: list[float] = []
-    async with Endpoint(target.base_url, key, concurrency=1, timeout_s=TIMEOUT_S) as endpoint:
+    async with Endpoint(target.base_url, key, timeout_s=TIMEOUT_S) as endpoint:
         began = time.monotonic()
         reply = await endpoint.get(PATH)
         while isinstance(reply, Reply) and time.monotonic() - began < ENOUGH_S:
@@ -163,7 +163,7 @@ async def _looked_closer(base_url: str, key: str, server: Server) -> tuple[Serve
     path = LITELLM_PATH if is_unknown else VERSION_PATHS.get(server.name or "")
     if path is None or not base_url.endswith("/v1"):
         return server, None
-    async with Endpoint(base_url.removesuffix("/v1"), key, concurrency=1, timeout_s=TIMEOUT_S / 4) as root:
+    async with Endpoint(base_url.removesuffix("/v1"), key, timeout_s=TIMEOUT_S / 4) as root:
         reply = await root.get(path)
     if isinstance(reply, Break):
         return server, None

@@ -11,7 +11,7 @@ from batchrun import __version__
 from batchrun.runner.doctor.finding import Check, Notes
 
 DISTRIBUTION = "batchrun-llm"
-NAMED = ("celery", "redis", "openai", "aiohttp", "sqlalchemy")
+NAMED = ("celery", "redis", "openai", "httptools", "sqlalchemy")
 OWN_FILES = 64  # what a process has open beside its requests
 LEAST_FILES = 1024  # what any process should have
 BUILT_AT = 1_767_225_600  # 2026-01-01: no clock that is right shows less

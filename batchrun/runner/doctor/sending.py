@@ -63,7 +63,7 @@ async def _send(request: Request, spec: JobSpec, base_url: str, key: str, *, tim
     profile = Profile(frozenset(spec.unknown_statuses), frozenset(spec.refused_statuses))
     name, sent = f"br-doctor-{secrets.token_hex(6)}", []
     header = (spec.idempotency_header or KEY_HEADER) if times > 1 else None
-    async with Endpoint(base_url, key, concurrency=1, timeout_s=LIMIT_S, idempotency_header=header) as endpoint:
+    async with Endpoint(base_url, key, timeout_s=LIMIT_S, idempotency_header=header) as endpoint:
         for number in range(times):
             exchange = await endpoint.exchange(
                 path=request.path, body=request.body, attempt_id=f"{name}-{number + 1}", idempotency_key=name

@@ -28,7 +28,7 @@ class NotConnected(Exception):
     """There is no connection on which a request could be sent. No byte of it was."""
 
     def __init__(self, cause: Exception | None = None) -> None:
-        super().__init__(str(cause))
+        super().__init__(cause)
         self.cause = cause
 
 
@@ -118,6 +118,8 @@ def before_sending(
             return BreakKind.CONNECT, f"the proxy refused a connection to {host}: {error.status} {error.words}"
         case Unasked():
             return BreakKind.CONNECT, f"{host} speaks, or hangs up, before it is asked"
+        case NotConnected():
+            return BreakKind.CONNECT, f"no connection to {host}: {_reason(error.cause)}"
     return None
 
 

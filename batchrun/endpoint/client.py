@@ -71,7 +71,7 @@ class Endpoint:
         self._key_header = idempotency_header
         self._is_measured = is_measured
         self._renames = renames
-        self._heads: dict[tuple[str, str], bytes] = {}  # (method, address): what each such request begins with
+        self._heads: dict[tuple[str, str], bytes] = {}  # (method, path): what each such request begins with
         self._pool: Pool | None = None
 
     async def open(self) -> None:
@@ -146,8 +146,8 @@ class Endpoint:
             body = in_pieces(path, body)
         if self._key_header is not None and idempotency_key is not None:
             headers[self._key_header] = idempotency_key
-        head = self._head("POST", self._client.ready_url(path))
-        await self._ask(_request(head, headers, body), exchange, self._timeout_s, self._connect_timeout_s)
+        request = _request(self._head("POST", path), headers, body)
+        await self._ask(request, exchange, self._timeout_s, self._connect_timeout_s)
 
     async def _ask(self, request: bytes, exchange: "_Exchange", limit_s: float, connect_limit_s: float) -> None:
         pool = self._pool or self._opened()
@@ -170,12 +170,10 @@ class Endpoint:
         return await self._look("POST", path, body, limit_s=limit_s)
 
     async def _look(self, method: str, path: str, body: bytes | None, *, limit_s: float) -> Reply | Break:
-        is_api = path.startswith("/v1/")
-        url = self._client.ready_url(path) if is_api else self.address.removesuffix("/v1") + path
         exchange = _Exchange()
         limit_s = min(limit_s, self._timeout_s)
         try:
-            request = _request(self._head(method, url), {}, body)
+            request = _request(self._head(method, path), {}, body)
             await self._ask(request, exchange, limit_s, min(PROBE_S, limit_s, self._connect_timeout_s))
             return exchange.reply()
         except Exception as error:
@@ -186,10 +184,11 @@ class Endpoint:
             self._pool = Pool(self.address, proxy=self._proxy)
         return self._pool
 
-    def _head(self, method: str, url: str) -> bytes:
+    def _head(self, method: str, path: str) -> bytes:
         """Return what each such request begins with: its first line, and the headers that all of them carry."""
-        if (head := self._heads.get((method, url))) is None:
-            parts = urlsplit(url)
+        if (head := self._heads.get((method, path))) is None:
+            is_api = path.startswith("/v1/")
+            parts = urlsplit(self._client.ready_url(path) if is_api else self.address.removesuffix("/v1") + path)
             target = quote(parts.path or "/", safe=IN_A_TARGET)
             fixed = {"Host": parts.netloc, **self._fixed_headers}
             if self._proxy is not None and not self._is_tls:  # a proxy is told the whole address
@@ -197,7 +196,7 @@ class Endpoint:
                 if (authorization := Hop.of(self._proxy).authorization) is not None:
                     fixed["Proxy-Authorization"] = authorization
             lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fixed.items())]
-            head = self._heads[method, url] = "\r\n".join([*lines, ""]).encode()
+            head = self._heads[method, path] = "\r\n".join([*lines, ""]).encode()
         return head
 
     def _broken(self, error: Exception, exchange: "_Exchange") -> Break:

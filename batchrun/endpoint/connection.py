@@ -42,19 +42,9 @@ class Connection(asyncio.Protocol):
     """A connection that is open. To be used on one event loop, by one exchange at a time."""
 
     __slots__ = (
-        *(
-            "_done",
-            "_head_bytes",
-            "_headers",
-            "_is_interim",
-            "_is_more",
-            "_is_too_long",
-            "_is_whole",
-            "_keeps",
-            "_left_bytes",
-            "_loop",
-        ),
-        *("_most_bytes", "_parser", "_receiver", "_transport", "_until_closed", "has_head", "is_usable"),
+        *("_done", "_keeps", "_loop", "_parser", "_receiver", "_transport", "is_usable"),
+        *("_has_head", "_is_interim", "_is_more", "_is_too_long", "_is_whole", "_until_closed"),  # of the answer
+        *("_head_bytes", "_headers", "_left_bytes", "_most_bytes"),
     )
 
     def __init__(self) -> None:
@@ -89,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._headers: list[Header] = []
         self._head_bytes = 0
         self._most_bytes = self._left_bytes = most_bytes
-        self.has_head = self._is_interim = self._is_too_long = self._is_whole = self._is_more = self._keeps = (
+        self._has_head = self._is_interim = self._is_too_long = self._is_whole = self._is_more = self._keeps = (
             self._until_closed
         ) = False
         # crash point: send-connected
@@ -127,7 +117,7 @@ class Connection(asyncio.Protocol):
         if self._done is None or self._done.done():
             self.close()  # nobody has asked: it is not the answer to what will be asked next
             return
-        had_head = self.has_head
+        had_head = self._has_head
         if not had_head:
             if self._head_bytes > LARGEST_HEAD_BYTES:
                 self._unread("its head is longer than it may be", data, had_head=False)
@@ -155,7 +145,7 @@ class Connection(asyncio.Protocol):
             return
         if exc is not None:
             self._fail(exc)
-        elif not self.has_head:
+        elif not self._has_head:
             self._fail(Hung())
         elif self._until_closed:
             self._finish()
@@ -178,7 +168,7 @@ class Connection(asyncio.Protocol):
         self._is_interim = status < 200 and status != SWITCHED
         if self._is_interim or self._is_more:
             return
-        self.has_head = True
+        self._has_head = True
         names = {name: value for name, value in self._headers if name in (b"content-length", b"transfer-encoding")}
         self._until_closed = b"content-length" not in names and b"chunked" not in names.get(b"transfer-encoding", b"")
         assert self._receiver is not None

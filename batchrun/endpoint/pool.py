@@ -12,7 +12,16 @@ from urllib.parse import unquote, urlsplit
 
 from aiohappyeyeballs import start_connection
 
-from batchrun.endpoint.breaks import ConnectTimeout, NoAddress, NoConnection, NoProxy, NoTls, ProxyRefuses, Unasked
+from batchrun.endpoint.breaks import (
+    ConnectTimeout,
+    NoAddress,
+    NoConnection,
+    NoProxy,
+    NotConnected,
+    NoTls,
+    ProxyRefuses,
+    Unasked,
+)
 from batchrun.endpoint.connection import Connection
 
 KEEPALIVE_S = 4.0  # below the 5 s after which common servers (uvicorn, Node) drop an idle connection
@@ -125,6 +134,10 @@ class Pool:
                 return await self._opened()
         except TimeoutError:
             raise ConnectTimeout from None
+        except NotConnected:
+            raise
+        except Exception as error:
+            raise NoConnection(error) from error  # whatever it was: no request has begun
 
     async def _opened(self) -> Connection:
         first = self._proxy or self._server

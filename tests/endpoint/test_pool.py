@@ -189,6 +189,19 @@ def test_a_connection_that_is_gone_before_it_was_used_means_that_nothing_was_sen
     run(work())
 
 
+def test_whatever_fails_before_there_is_a_connection_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def odd(self: Pool) -> Connection:
+        raise ValueError("a name that no certificate can have")
+
+    async def work() -> None:
+        async with serving(always(reply())) as server, endpoint_at(server.base_url) as endpoint:
+            monkeypatch.setattr(Pool, "_opened", odd)
+            assert "a name that no" in broken(await post(endpoint), BreakKind.CONNECT).detail
+            assert server.requests == []
+
+    run(work())
+
+
 def test_line_breaks_after_an_answer_are_no_second_one() -> None:
     async def work() -> None:
         async with serving(always(reply() + b"\r\n")) as server, endpoint_at(server.base_url) as endpoint:

@@ -119,16 +119,18 @@ class Claimer:
         self._wake.set()
 
     def _ahead(self) -> int:
-        """Return how much to claim beyond the slots: what will be sent within about two commits, a quarter at most.
+        """Return how much to claim beyond the slots: what will be sent within about two commits, a round at most.
 
-        In a measurement it is a whole round of the slots: requests that end together are followed by as many at once,
-        as by a client that writes nothing down. One at a time it is none: what the ledger costs is then spent between
-        two requests, and not while the next one is timed.
+        Where other hosts perform the job too it is a quarter of a round: they cannot read the marks of this process,
+        so what it had claimed and not sent when it died is doubt to them. In a measurement it is always a whole round:
+        requests that end together are followed by as many at once, as by a client that writes nothing down. One at a
+        time it is none then: what the ledger costs is spent between two requests, and not while the next one is timed.
         """
         if self._means.is_measured:
             return self._concurrency if self._concurrency > 1 else 0
+        most = self._concurrency // 4 if self._means.is_shared else self._concurrency
         rate, _ = self._tally.rates(time.monotonic())
-        return min(self._concurrency // 4, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
+        return min(most, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
 
     async def _claim_some(self) -> None:
         while not self.is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):

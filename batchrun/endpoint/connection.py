@@ -131,8 +131,8 @@ class Connection(asyncio.Protocol):
             self._unread(str(error), data, had_head=had_head)
             return
         if self._is_more:
-            self._unread("more has come than its head had said", data, had_head=had_head)
-        elif self._is_too_long:
+            self._keeps = False  # a second answer, which nobody asked for: what follows it is nobody's either
+        if self._is_too_long:
             self._unread("its head is longer than it may be", data, had_head=had_head)
         elif self._left_bytes < 0:
             self._fail(TooMuch(self._most_bytes))

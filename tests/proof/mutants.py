@@ -177,7 +177,7 @@ MUTANTS = (
         ("tests/endpoint/test_breaks.py",),
     ),
     Mutant(
-        "an answer may be longer than it says",
+        "a connection on which a second answer came with the first is used again",
         "batchrun/endpoint/connection.py",
         "        if self._is_more:\n",
         "        if False:\n",

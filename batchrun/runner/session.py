@@ -4,10 +4,9 @@ import asyncio
 import gc
 import random
 import time
-from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from batchrun.core.breaker import Breaker, FailureLimit, Trip, all_out
 from batchrun.core.outcome import Evidence
@@ -18,12 +17,12 @@ from batchrun.ledger import jobs as job_moves
 from batchrun.ledger.backlog import next_ready_at
 from batchrun.ledger.claims import within_budget
 from batchrun.ledger.commit import GroupCommit
-from batchrun.ledger.events import record_event
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Worker, beat, has_ended
 from batchrun.ledger.reports import count_items, count_trial, has_sent_since
 from batchrun.ledger.trial import answered_routes
+from batchrun.runner.aside import Aside
 from batchrun.runner.climbing import Climbing
 from batchrun.runner.ends import End, EndKind
 from batchrun.runner.epoch import move_epoch_on
@@ -35,6 +34,7 @@ from batchrun.runner.lane import Lane
 from batchrun.runner.means import Means, Way
 from batchrun.runner.models import REASON as NO_MODEL
 from batchrun.runner.models import name_models
+from batchrun.runner.news import News
 from batchrun.runner.outage import ENDPOINT_DOWN, Outage
 from batchrun.runner.perform import Gate, Performer
 from batchrun.runner.progress import Meter
@@ -42,12 +42,6 @@ from batchrun.runner.turnstile import Turnstile
 
 TICK_S = 0.2
 CONTROL_S = 0.5
-_SAID = {
-    "endpoint_out": "going on without {}",
-    "endpoint_cooling": "going on without {} for a while",
-    "endpoint_away": "going on without {}, and looking for it",
-    "endpoint_back": "going on with {}",
-}
 
 
 class Appends(Protocol):
@@ -82,13 +76,9 @@ class Session:
         self._waits = waits = gear.waits_of(job)
         self._commit = GroupCommit(ledger, worker.id)
         self._end: End | None = None
-        self._side_tasks: set[asyncio.Task[None]] = set()
-        self._note: str | None = None
+        self._aside = aside = Aside(ledger)
+        self._news = News(job, say=voice.say, aside=aside, is_free=gear.is_free(job))
         self._idle_since: float | None = None  # since when a slot has been free with nothing on its way to it
-        self._is_free = gear.is_free(job)
-        self._has_told = self._has_told_of_throttling = False
-        self._untold: list[tuple[str, float, dict[str, str]]] = []  # events, when they were, of what
-        self._telling = asyncio.Lock()
         self._next_beat = 0.0
         self._moving_on: asyncio.Task[None] | None = None
         with ledger.read() as connection:
@@ -127,8 +117,8 @@ class Session:
         self._climbing = Climbing(ledger, self._performer, worker_id=worker.id, least_settle_s=self.least_settle_s)
         self._outage = Outage(
             self._performer,
-            write=self._try_to_write,
-            tell=self._tell,
+            write=aside.write,
+            tell=self._news.tell,
             limit_s=float(job.spec["endpoint_down_limit_s"]),
             waits=waits,
         )
@@ -178,8 +168,7 @@ class Session:
             last.push_async_callback(asyncio.to_thread, self._queue.stop)
             if self._performing is not None:
                 await self._drain(self._performing)
-            if self._side_tasks:
-                await asyncio.wait(self._side_tasks, timeout=5.0)
+            await self._aside.finish()
 
     async def _drain(self, performing: asyncio.Task[None]) -> None:
         deadline = time.monotonic() + self._waits.drain_s
@@ -236,19 +225,17 @@ class Session:
         return self._performer.intake.offer(item_ids) if job_id == self._job.id else []
 
     def throttled(self, lane: Lane, evidence: Evidence, wait_s: float) -> None:
-        """Hold the whole job back where it has no other endpoint, and tell once why nothing seems to happen."""
-        self._note = f"{evidence.message} (a pause of {wait_s:.1f} s)"
-        if not self._has_told_of_throttling and self._performer.lanes.is_held(time.monotonic()):
-            self._has_told_of_throttling = True
-            self._voice.say(f"waiting, and going on by itself: {evidence.message}")
+        """Hold the whole job back where it has no other endpoint."""
+        self._news.throttled(evidence, wait_s, is_held=self._performer.lanes.is_held(time.monotonic()))
         if len(self._ways) == 1:
             now = time.time()  # the ledger's hold must not outlast this process's own: a claim between is in vain
-            self._aside(lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
+            self._aside.begin_write(lambda c: job_moves.set_throttle(c, self._job.id, wait_s=wait_s, now=now))
 
     def cooling(self, lane: Lane, evidence: Evidence, wait_s: float) -> None:
-        """Tell why an endpoint gets nothing for a while; it is what is waited for where all of them are left alone."""
-        self._note = f"{lane.address} is left alone for {wait_s:.0f} s: {evidence.message}"
-        self._tell("endpoint_cooling", lane, f"{evidence.message} (for {wait_s:.0f} s)")
+        self._news.cooling(lane, evidence, wait_s)
+
+    def doubted(self, lane: Lane, evidence: Evidence) -> None:
+        self._news.doubted(lane, evidence)
 
     def unreachable(self, lane: Lane, evidence: Evidence) -> None:
         self._outage.begin(lane, evidence, self.trip)
@@ -261,31 +248,8 @@ class Session:
         if not self._performer.lanes.left:
             self.trip(all_out([(one.address, one.out) for one in self._performer.lanes if one.out is not None]))
             return
-        self._tell("endpoint_out", lane, trip.message)
-        self._run_aside(self._outage.look_whether_all_are_away())
-
-    def _tell(self, event: str, lane: Lane, why: str) -> None:
-        """Tell of one of several endpoints, and write it down."""
-        self._voice.say(f"{_SAID[event].format(lane.address)}: {why}")
-        self._untold.append((event, time.time(), {"endpoint": lane.address, "why": why}))
-        self._run_aside(self._write_told())
-
-    async def _write_told(self) -> None:
-        """Write down what was told, in that order."""
-        async with self._telling:
-            told, self._untold = self._untold, []
-            for event, at, detail in told:
-                await self._try_to_write(partial(record_event, job_id=self._job.id, kind=event, at=at, detail=detail))
-
-    def doubted(self, lane: Lane, evidence: Evidence) -> None:
-        """Tell once how doubts can be avoided where a second request costs nothing."""
-        if not self._is_free or self._has_told:
-            return
-        self._has_told = True
-        self._voice.say(
-            f"an item is in doubt ({evidence.message}); if requests cost nothing at {lane.address}, "
-            f"this sends such items again by itself: batchrun resume {self._job.task_id} --on-unknown retry"
-        )
+        self._news.tell("endpoint_out", lane, trip.message)
+        self._aside.run(self._outage.look_whether_all_are_away())
 
     # -- supervision ----------------------------------------------------------------------------------------------
 
@@ -304,7 +268,7 @@ class Session:
                 await self.beat_when_due()
                 await self._look_for_work(feed, trial_only=trial_only)
             except LedgerFault as error:
-                self._note = error.message  # the writer repeats by itself; a full disk ends the run
+                self._aside.trouble = error.message  # the writer repeats by itself; a full disk ends the run
             self._check_trouble()
             await self._flush_partial()
             self._show("trial" if trial_only else "running", trial_only=trial_only)
@@ -426,10 +390,6 @@ class Session:
         with self._ledger.read() as connection:
             return next_ready_at(connection, self._job.id, trial_only=trial_only)
 
-    def _write(self, step: Callable[..., object]) -> None:
-        with self._ledger.write() as connection:
-            step(connection)
-
     async def beat_when_due(self) -> None:
         """Move this worker's counter on: others call it dead when it stands still, also while it drains."""
         if time.monotonic() < self._next_beat:
@@ -437,7 +397,7 @@ class Session:
         self._next_beat = time.monotonic() + self._waits.heartbeat_s
         tally = self._performer.tally
         items_per_s, tokens_per_s = tally.rates(time.monotonic())
-        await self._try_to_write(
+        await self._aside.write(
             lambda connection: beat(
                 connection,
                 self._worker.id,
@@ -447,30 +407,13 @@ class Session:
             )
         )
         if self._moving_on is None or self._moving_on.done():  # a folder that hangs must not take every thread
-            self._moving_on = self._run_aside(self._move_epoch_on())
+            self._moving_on = self._aside.run(self._move_epoch_on())
 
     async def _move_epoch_on(self) -> None:
         """Leave copies of the ledger behind; stop where one of them has gone on with the job as well."""
         copied = await asyncio.to_thread(move_epoch_on, self._ledger, self._job, self._worker)
         if copied is not None:
             self.trip(Trip(copied.kind, copied.message, copied.exit_code))
-
-    async def _try_to_write(self, step: Callable[..., object]) -> None:
-        """Make a small ledger write; its failure is not the run's."""
-        try:
-            await asyncio.to_thread(self._write, step)
-        except LedgerFault as error:
-            self._note = error.message
-
-    def _aside(self, step: Callable[..., object]) -> None:
-        """Make a small ledger write beside the event loop."""
-        self._run_aside(self._try_to_write(step))
-
-    def _run_aside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work)
-        self._side_tasks.add(task)
-        task.add_done_callback(self._side_tasks.discard)
-        return task
 
     async def _flush_partial(self) -> None:
         if fresh := self._performer.tally.take_completed():
@@ -480,7 +423,7 @@ class Session:
         if self._commit.trouble is not None:
             return self._commit.trouble.message
         if is_held:
-            return self._outage.note or self._note
+            return self._outage.note or self._news.note or self._aside.trouble
         return next((lane.turnstile.note for lane in self._performer.lanes if lane.turnstile.note), None)
 
     def _show(self, phase: str, *, trial_only: bool = False, until: float | None = None) -> None:

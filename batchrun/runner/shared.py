@@ -63,7 +63,7 @@ class SharedSession(Session):
     async def finish(self) -> None:
         """Finish what is in flight, and give the lease back when nothing of the job is here any more."""
         await super().finish()
-        await self._try_to_write(lambda c: give_back(c, self._job.id, worker_id=self._worker.id))
+        await self._aside.write(lambda c: give_back(c, self._job.id, worker_id=self._worker.id))
 
     # -- what others decide -------------------------------------------------------------------------------------------
 

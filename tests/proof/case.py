@@ -33,7 +33,7 @@ OFTEN = (
 def draw_death(dice: random.Random) -> tuple[str, int]:
     """Draw a point on the way, and a hit of it that a process is likely to come to."""
     point = dice.choice(ONCE + OFTEN)
-    return point, 1 if point in ONCE else dice.choice((1, 1, 2, 5))
+    return point, 1 if point in ONCE else dice.choice((1, 1, 1, 2, 3))
 
 
 @dataclass(frozen=True)

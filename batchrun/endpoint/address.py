@@ -138,6 +138,14 @@ def proxy_for(base_url: str) -> str | None:
         scheme = proxy.split("://", 1)[0]
         hint = f"set HTTPS_PROXY to an http:// proxy, or NO_PROXY={parts.hostname} to connect directly"
         raise EndpointFault(f"the environment asks for a '{scheme}' proxy, which is not supported", hint=hint)
+    try:
+        found = urlsplit(proxy)
+        is_address = bool(found.hostname) and (found.port is None or found.port > 0)
+    except ValueError:
+        is_address = False
+    if not is_address:
+        hint = f"such as HTTPS_PROXY=http://proxy.example:3128, or NO_PROXY={parts.hostname} to connect directly"
+        raise EndpointFault("the environment asks for a proxy whose address is none", hint=hint)
     return proxy
 
 

@@ -80,6 +80,10 @@ class CutOff(Exception):
     """The connection was closed in the middle of an answer."""
 
 
+class Misplaced(Exception):
+    """The answer says that it is another request's."""
+
+
 class TooMuch(Exception):
     """The answer is larger than is read."""
 
@@ -155,6 +159,8 @@ def after_sending(error: Exception, *, host: str, timeout_s: float, got: str) ->
             return BreakKind.TIMEOUT, f"{what} within {timeout_s:g} s"
         case Unreadable():
             return BreakKind.LOST, f"the answer of {host} is not HTTP that can be read: {_unreadable(error)}"
+        case Misplaced():
+            return BreakKind.LOST, f"the answer that came from {host} was that to {error}"
         case TooMuch():
             return BreakKind.LOST, f"the answer is larger than {error.most_bytes:,} bytes"
         case Hung():

@@ -136,10 +136,16 @@ def _of_reply(reply: Reply, path: str, profile: Profile, mask: Mask) -> Evidence
     verdict = _moved(_verdict(reply.status, problem, reply.headers, _wait_s(reply)), reply.status, problem, profile)
     if verdict.outcome is REFUSED and body and body.form is Form.JSON and shows_work(body.value):
         return _worked_all_the_same(reply, body.value, mask)
+    if verdict.outcome is REFUSED and body and body.form is Form.CUT and not _has_length(reply.headers):
+        verdict = GATEWAY_ERROR  # it ended with its connection: nobody knows what else it would have said
     raw = mask.raw(reply.body) if body and body.form is Form.JSON and len(reply.body) <= KEPT_BYTES else None
     said = problem.words if problem else body_words(reply.body, reply.headers)
     gateway = gateway_behind(reply.headers, said) if verdict is GATEWAY_ERROR else None
     return _evidence(reply, verdict, _message(reply, verdict, said, gateway, mask), raw=raw, mask=mask)
+
+
+def _has_length(headers: Mapping[str, str]) -> bool:
+    return "content-length" in headers or "transfer-encoding" in headers
 
 
 def _worked_all_the_same(reply: Reply, body: dict[str, Any], mask: Mask) -> Evidence:

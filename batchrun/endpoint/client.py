@@ -12,7 +12,7 @@ from batchrun.core.model_name import asking_for
 from batchrun.core.outcome import Break, BreakKind, Reply, Timing
 from batchrun.core.streaming import in_pieces, is_streamed
 from batchrun.endpoint.address import host_port, proxy_for
-from batchrun.endpoint.breaks import after_sending, before_sending
+from batchrun.endpoint.breaks import Hung, Misplaced, NoConnection, NotConnected, after_sending, before_sending
 from batchrun.endpoint.connection import Header
 from batchrun.endpoint.decode import LARGEST_BYTES, decode
 from batchrun.endpoint.lookup import Means
@@ -24,6 +24,7 @@ from batchrun.endpoint.wording import tidy
 
 PARTIAL_BYTES = 65_536  # kept of an answer that broke off
 PROBE_S = 5.0
+ECHOES = ("x-client-request-id", "x-litellm-call-id")  # in which servers say whose answer it is
 NAME_CHARS = 200  # of a model's name
 IN_A_TARGET = "/%:@!$&'()*+,;=-._~?"  # signs that stand in a request's target as they are
 
@@ -147,14 +148,31 @@ class Endpoint:
         if self._key_header is not None and idempotency_key is not None:
             headers[self._key_header] = idempotency_key
         request = _request(self._head("POST", path), headers, body)
-        await self._ask(request, exchange, self._timeout_s, self._connect_timeout_s)
+        await self._ask(request, exchange, self._timeout_s, self._connect_timeout_s, attempt_id=attempt_id)
 
-    async def _ask(self, request: bytes, exchange: "_Exchange", limit_s: float, connect_limit_s: float) -> None:
+    async def _ask(
+        self,
+        request: bytes,
+        exchange: "_Exchange",
+        limit_s: float,
+        connect_limit_s: float,
+        *,
+        attempt_id: str | None = None,
+    ) -> None:
         pool = self._pool or self._opened()
         deadline = asyncio.get_running_loop().time() + limit_s
         connection = await pool.take(timeout_s=connect_limit_s)
+        exchange.has_begun = True
         try:
             await connection.ask(request, exchange, deadline=deadline, most_bytes=LARGEST_BYTES)
+            if attempt_id is not None and (other := exchange.other_attempt(attempt_id)) is not None:
+                connection.close()  # what comes next on it would be the answer to this one
+                exchange.forget()
+                raise Misplaced(other)
+        except Hung:
+            if connection.is_reused:
+                pool.keep_none()
+            raise
         finally:
             pool.put_back(connection)
 
@@ -200,6 +218,8 @@ class Endpoint:
         return head
 
     def _broken(self, error: Exception, exchange: "_Exchange") -> Break:
+        if not exchange.has_begun and not isinstance(error, NotConnected):
+            error = NoConnection(error)  # whatever it was, no byte had left
         kind, words = before_sending(
             error, host=self._host, is_tls=self._is_tls, connect_timeout_s=self._connect_timeout_s
         ) or after_sending(error, host=self._host, timeout_s=self._timeout_s, got=exchange.got)
@@ -217,15 +237,8 @@ class _Exchange:
     """The clock and the receiver of one exchange."""
 
     __slots__ = (
-        "_began",
-        "_chunks",
-        "_first_byte_at",
-        "_headers",
-        "_sent_at",
-        "_size",
-        "_status",
-        "_stream",
-        "_streamed",
+        *("_began", "_body", "_first_byte_at", "_headers", "_sent_at", "_status", "_stream", "_streamed"),
+        "has_begun",
     )
 
     def __init__(self, *, streamed: str | None = None) -> None:
@@ -235,14 +248,14 @@ class _Exchange:
         self._first_byte_at: float | None = None
         self._status: int | None = None
         self._headers: dict[str, str] = {}
-        self._chunks: list[bytes] = []
-        self._size = 0
+        self._body: bytes | bytearray = b""
+        self.has_begun = False  # a byte of the request may have left
         self._stream: Stream | None = None
 
     @property
     def got(self) -> str:
         """Tell how far the answer had come; "" where nothing of it had."""
-        return "" if self._status is None else f"status {self._status} and {self._size:,} bytes had come"
+        return "" if self._status is None else f"status {self._status} and {len(self._body):,} bytes had come"
 
     # -- what the connection calls ------------------------------------------------------------------------------------
 
@@ -260,15 +273,28 @@ class _Exchange:
         """Take a piece of the body."""
         if self._stream is not None:
             self._stream.feed(data)
-        self._chunks.append(data)
-        self._size += len(data)
+        if not self._body:
+            self._body = data
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += data
 
     def forget(self) -> None:
         """Take back what has come: it was no answer."""
         self._first_byte_at = self._status = self._stream = None
-        self._headers, self._chunks, self._size = {}, [], 0
+        self._headers, self._body = {}, b""
 
     # -- what comes of it ---------------------------------------------------------------------------------------------
+
+    def other_attempt(self, attempt_id: str) -> str | None:
+        """Return whose answer it is, where the server says so and it is another attempt of this ledger's."""
+        ledger = attempt_id.rsplit("-", 2)[0]
+        for name in ECHOES:
+            echoed = self._headers.get(name, attempt_id)
+            if echoed != attempt_id and echoed.startswith(f"{ledger}-"):
+                return echoed
+        return None
 
     def reply(self) -> Reply | Break:
         """Return the answer, which has come whole."""
@@ -276,7 +302,7 @@ class _Exchange:
         if self._stream is not None:
             return self._put_together(self._stream)
         headers = self._headers
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        body = bytes(self._body)
         if coding := headers.get("content-encoding"):
             # The header stays where the coding could not be undone: that is the mark by which `classify` knows.
             decoded = decode(body, coding)
@@ -294,8 +320,7 @@ class _Exchange:
 
     def broken(self, kind: BreakKind, detail: str) -> Break:
         """Return what there is of it."""
-        partial = b"".join(self._chunks)[:PARTIAL_BYTES]
-        return Break(kind, detail, self._timing(), self._status, partial)
+        return Break(kind, detail, self._timing(), self._status, bytes(self._body[:PARTIAL_BYTES]))
 
     def _timing(self) -> Timing:
         trace = None if self._stream is None else self._stream.trace()

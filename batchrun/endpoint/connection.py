@@ -4,6 +4,7 @@ Nothing is sent twice and nothing is guessed: whoever asks gets a whole answer, 
 """
 
 import asyncio
+import select
 from typing import Protocol
 
 import httptools
@@ -11,7 +12,7 @@ import httptools
 from batchrun.endpoint.breaks import CutOff, Hung, TooMuch, Unreadable
 
 SWITCHED = 101
-LARGEST_HEAD_BYTES = 131_072  # of which no end has come
+LARGEST_HEAD_BYTES = 131_072  # of a head of which no end has come, or between two pieces of a body
 LARGEST_HEADER_BYTES = 65_536
 MOST_HEADERS = 128
 SHOWN_BYTES = 200  # of what is not HTTP
@@ -42,14 +43,26 @@ class Connection(asyncio.Protocol):
     """A connection that is open. To be used on one event loop, by one exchange at a time."""
 
     __slots__ = (
-        *("_done", "_keeps", "_loop", "_parser", "_receiver", "_transport", "is_usable"),
-        *("_has_head", "_is_interim", "_is_more", "_is_too_long", "_is_whole", "_until_closed"),  # of the answer
-        *("_head_bytes", "_headers", "_left_bytes", "_most_bytes"),
+        *("_done", "_keeps", "_loop", "_parser", "_poll", "_receiver", "_transport", "is_usable"),
+        *("_is_closed_here", "is_reused"),
+        *(
+            "_has_head",
+            "_is_interim",
+            "_is_more",
+            "_is_odd",
+            "_is_too_long",
+            "_is_whole",
+            "_until_closed",
+        ),  # of the answer
+        *("_headers", "_left_bytes", "_most_bytes", "_silent_bytes"),
     )
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._poll: select.poll | None = None
+        self._is_closed_here = False
+        self.is_reused = False  # it has carried an exchange before
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**LENIENCIES)
         self._done: asyncio.Future[None] | None = None  # of the exchange that it carries
@@ -77,11 +90,11 @@ class Connection(asyncio.Protocol):
         self._receiver = receiver
         self._done = done = self._loop.create_future()
         self._headers: list[Header] = []
-        self._head_bytes = 0
+        self._silent_bytes = 0
         self._most_bytes = self._left_bytes = most_bytes
-        self._has_head = self._is_interim = self._is_too_long = self._is_whole = self._is_more = self._keeps = (
-            self._until_closed
-        ) = False
+        self._has_head = self._is_interim = self._is_odd = self._is_too_long = self._is_whole = self._is_more = (
+            self._keeps
+        ) = self._until_closed = False
         # crash point: send-connected
         self._transport.write(request)
         # crash point: send-begun
@@ -101,9 +114,21 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         return self._keeps and self.is_usable and transport is not None and not transport.get_write_buffer_size()
 
+    @property
+    def is_quiet(self) -> bool:
+        """True while nothing has come, nor its end, that the event loop has not read yet."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not self._poll.poll(0)
+
     def close(self) -> None:
         """Close it at once, whatever is on its way."""
         self.is_usable = False
+        self._is_closed_here = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -117,12 +142,10 @@ class Connection(asyncio.Protocol):
         if self._done is None or self._done.done():
             self.close()  # nobody has asked: it is not the answer to what will be asked next
             return
-        had_head = self._has_head
-        if not had_head:
-            if self._head_bytes > LARGEST_HEAD_BYTES:
-                self._unread("its head is longer than it may be", data, had_head=False)
-                return
-            self._head_bytes += len(data)
+        had_head, left_bytes = self._has_head, self._left_bytes
+        if self._silent_bytes > LARGEST_HEAD_BYTES:
+            self._unread("its head or trailer is longer than it may be", data, had_head=had_head)
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -130,10 +153,13 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._unread(str(error), data, had_head=had_head)
             return
+        self._silent_bytes = self._silent_bytes + len(data) if self._left_bytes == left_bytes else 0
         if self._is_more:
             self._keeps = False  # a second answer, which nobody asked for: what follows it is nobody's either
         if self._is_too_long:
             self._unread("its head is longer than it may be", data, had_head=had_head)
+        elif self._is_odd:
+            self._unread("its transfer coding is none that can be read", data, had_head=had_head)
         elif self._left_bytes < 0:
             self._fail(TooMuch(self._most_bytes))
         elif self._is_whole:
@@ -143,8 +169,8 @@ class Connection(asyncio.Protocol):
         self.is_usable = self._keeps = False
         if self._done is None or self._done.done():
             return
-        if exc is not None:
-            self._fail(exc)
+        if exc is not None or self._is_closed_here:
+            self._fail(exc or ConnectionAbortedError("closed here"))
         elif not self._has_head:
             self._fail(Hung())
         elif self._until_closed:
@@ -169,8 +195,10 @@ class Connection(asyncio.Protocol):
         if self._is_interim or self._is_more:
             return
         self._has_head = True
-        names = {name: value for name, value in self._headers if name in (b"content-length", b"transfer-encoding")}
-        self._until_closed = b"content-length" not in names and b"chunked" not in names.get(b"transfer-encoding", b"")
+        codings = b",".join(value for name, value in self._headers if name == b"transfer-encoding").lower()
+        is_chunked = codings.strip() == b"chunked"
+        self._is_odd = bool(codings) and not is_chunked
+        self._until_closed = not is_chunked and not any(name == b"content-length" for name, _ in self._headers)
         assert self._receiver is not None
         self._receiver.head(status, self._headers)
         # crash point: receive-begun

@@ -7,7 +7,7 @@ import ssl
 from base64 import b64encode
 from collections import deque
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from aiohappyeyeballs import start_connection
@@ -25,13 +25,14 @@ from batchrun.endpoint.breaks import (
 from batchrun.endpoint.connection import Connection
 
 KEEPALIVE_S = 4.0  # below the 5 s after which common servers (uvicorn, Node) drop an idle connection
+NOT_KEPT_S = 60.0  # after a kept connection was closed under a request
 RESOLVED_S = 10.0  # for so long the addresses of a name are believed
 SECOND_ADDRESS_S = 0.25  # after that the next of several addresses is tried beside the first (RFC 8305)
 MOST_PROXY_BYTES = 65_536  # of a proxy's answer
-PROXY_ANSWER = re.compile(rb"HTTP/1\.[01] (\d{3}) ?([^\r\n]*)")
+PROXY_ANSWER = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([^\r\n]*))?\r?\n(?:[^\r\n]+\r?\n)*\r?\n")
 
 P = TypeVar("P", bound=asyncio.Protocol)
-AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[str, int] | tuple[int, bytes]]
+AddressInfo = Any  # of socket.getaddrinfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Pool:
         self._idle: deque[tuple[float, Connection]] = deque()  # (since when, it), the longest idle first
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._keeps_from = 0.0  # on the loop's clock
         self._found: tuple[float, asyncio.Task[list[AddressInfo]]] | None = None
 
     async def take(self, *, timeout_s: float) -> Connection:
@@ -84,24 +87,31 @@ class Pool:
         """
         while self._idle:
             since, connection = self._idle.pop()
-            if connection.is_usable and self._loop.time() - since < KEEPALIVE_S:
+            if connection.is_usable and self._loop.time() - since < KEEPALIVE_S and connection.is_quiet:
                 return connection
             self.drop(connection)
         connection = await self._connect(timeout_s)
-        if not connection.is_usable:
+        if self._is_closed or not connection.is_usable:
             connection.close()
-            raise Unasked
+            raise NoConnection(ConnectionAbortedError("closed here")) if self._is_closed else Unasked
         self._open.add(connection)
         return connection
 
     def put_back(self, connection: Connection) -> None:
         """Keep a connection whose exchange is over, if another may follow."""
-        if not connection.may_be_kept:
+        if self._is_closed or not connection.may_be_kept or self._loop.time() < self._keeps_from:
             self.drop(connection)
             return
+        connection.is_reused = True
         self._idle.append((self._loop.time(), connection))
         if self._sweep is None:
             self._sweep = self._loop.call_later(KEEPALIVE_S, self._close_idle)
+
+    def keep_none(self) -> None:
+        """Keep no connections for a while: the server closes them without a word, and that costs a request."""
+        self._keeps_from = self._loop.time() + NOT_KEPT_S
+        while self._idle:
+            self.drop(self._idle.pop()[1])
 
     def drop(self, connection: Connection) -> None:
         """Close a connection."""
@@ -109,7 +119,8 @@ class Pool:
         connection.close()
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all of them, for good."""
+        self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         if self._found is not None:
@@ -159,8 +170,16 @@ class Pool:
         now = self._loop.time()
         if self._found is None or now >= self._found[0] or _has_failed(self._found[1]):
             asked = self._loop.getaddrinfo(hop.host, hop.port, type=socket.SOCK_STREAM)
-            self._found = (now + RESOLVED_S, self._loop.create_task(asked))  # type: ignore[arg-type]
-        return await asyncio.shield(self._found[1])
+            task: asyncio.Task[list[AddressInfo]] = self._loop.create_task(asked)
+            task.add_done_callback(_has_failed)  # nobody may be left to hear of it
+            self._found = (now + RESOLVED_S, task)
+        asking = self._found[1]
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            if asking.cancelled() and self._is_closed:
+                raise ConnectionAbortedError("closed here") from None
+            raise
 
     async def _greeted(self, make: type[P], sock: socket.socket, hop: Hop) -> P:
         """Return a protocol on a connected socket, behind TLS where the server at its end speaks that."""
@@ -173,18 +192,21 @@ class Pool:
 
     async def _through_tunnel(self, proxy: Hop, sock: socket.socket) -> Connection:
         tunnel = await self._greeted(_Tunnel, sock, proxy)
-        status, words = await tunnel.ask(self._server, proxy)
-        if status // 100 != 2:
-            tunnel.transport.abort()
-            raise ProxyRefuses(status, words)
         connection = Connection()
         assert self._tls is not None
         try:
+            status, words = await tunnel.ask(self._server, proxy)
+            if status // 100 != 2:
+                raise ProxyRefuses(status, words)
             transport = await self._loop.start_tls(
                 tunnel.transport, connection, self._tls, server_hostname=self._server.host
             )
         except OSError as error:
+            tunnel.transport.abort()
             raise NoTls(error) from None
+        except BaseException:
+            tunnel.transport.abort()
+            raise
         assert transport is not None
         connection.connection_made(transport)
         return connection
@@ -210,16 +232,19 @@ class _Tunnel(asyncio.Protocol):
         try:
             return await self._answer
         except OSError as error:
-            self.transport.abort()
             raise NoProxy(proxy.name, error) from None
 
     def data_received(self, data: bytes) -> None:
-        self._head += data
-        if self._answer.done() or (b"\r\n\r\n" not in self._head and len(self._head) < MOST_PROXY_BYTES):
+        if self._answer.done():
             return
-        if (found := PROXY_ANSWER.match(self._head)) is not None:
-            self._answer.set_result((int(found[1]), found[2].decode("utf-8", "replace")))
-        else:
+        self._head += data
+        while (found := PROXY_ANSWER.match(self._head)) is not None:
+            status = int(found[1])
+            if status >= 200:
+                self._answer.set_result((status, (found[2] or b"").decode("utf-8", "replace")))
+                return
+            self._head = self._head[found.end() :]  # an interim answer
+        if b"\n\r\n" in self._head or b"\n\n" in self._head or len(self._head) > MOST_PROXY_BYTES:
             self._answer.set_exception(OSError("its answer is not HTTP that can be read"))
 
     def connection_lost(self, exc: Exception | None) -> None:

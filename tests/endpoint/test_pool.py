@@ -1,6 +1,10 @@
 """Connections: opened directly and through proxies, kept for a while, and read whatever pieces their bytes come in."""
 
 import asyncio
+import gc
+import socket
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchrun.core.outcome import BreakKind
+from batchrun.core.outcome import PROVES_NOT_SENT, Break, BreakKind
 from batchrun.endpoint import pool as pool_module
-from batchrun.endpoint.breaks import Unreadable
+from batchrun.endpoint.breaks import CutOff, Unreadable
 from batchrun.endpoint.connection import Connection, Header
 from batchrun.endpoint.pool import Pool
 from batchrun.errors import EndpointFault
@@ -51,7 +55,7 @@ def test_a_tunnel_carries_tls_to_the_server_and_its_certificate_is_the_servers(
                 assert replied(outcome).body == replied(await post(endpoint)).body == ANSWER
             assert [request.line for request in server.requests] == ["POST /v1/chat/completions HTTP/1.1"] * 2
             assert "proxy-authorization" not in server.requests[0].headers
-            assert asked == [
+            assert asked[:1] == [
                 b"CONNECT llm.example:443 HTTP/1.1\r\nHost: llm.example:443\r\n"
                 b"Proxy-Authorization: Basic dXNlcjpwYXNzIHdvcmQ=\r\n\r\n"
             ]
@@ -61,11 +65,58 @@ def test_a_tunnel_carries_tls_to_the_server_and_its_certificate_is_the_servers(
     run(work(is_trusted=True))
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "no TLS"),  # the tunnel is made: the server has none
+        (b"HTTP/1.0 200 OK\n\n", "no TLS"),
+        (b"HTTP/1.1 2000 OK\r\n\r\n", "cannot be reached"),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "refused a connection to llm.example:443: 502"),
+    ],
+)
+def test_a_proxys_answer_is_read_as_what_it_says(said: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        plain = serving(always(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+        async with plain as server, Tunnelling(server.port, said) as (port, _):
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+            async with endpoint_at("https://llm.example/v1") as endpoint:
+                outcome = await post(endpoint)
+        assert isinstance(outcome, Break)
+        assert outcome.kind in PROVES_NOT_SENT
+        assert words in outcome.detail
+
+    run(work())
+
+
+def test_a_proxy_that_says_nothing_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = asyncio.Event()
+
+    async def mute(wire: Wire) -> None:
+        await wire.gone()
+        closed.set()
+
+    async def work() -> None:
+        async with serving(mute) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+            async with endpoint_at("https://llm.example/v1", connect_timeout_s=0.2) as endpoint:
+                broken(await post(endpoint), BreakKind.CONNECT_TIMEOUT)
+                await closed.wait()
+
+    run(work())
+
+
+@pytest.mark.parametrize("proxy", ["http://proxy:abc", "http://proxy:99999", "http://[::1", "http://", "http://:3128"])
+def test_a_proxy_whose_address_is_none_is_refused_in_words(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(EndpointFault, match="address is none"):
+        endpoint_at("https://llm.example/v1")
+
+
 class Tunnelling:
     """A proxy that hands everything through to a port of this machine, whatever name it is asked for."""
 
-    def __init__(self, to_port: int) -> None:
-        self._to_port, self.asked = to_port, list[bytes]()
+    def __init__(self, to_port: int, said: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> None:
+        self._to_port, self._said, self.asked = to_port, said, list[bytes]()
 
     async def __aenter__(self) -> tuple[int, list[bytes]]:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -77,7 +128,7 @@ class Tunnelling:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.asked.append(await reader.readuntil(b"\r\n\r\n"))
         there, back = await asyncio.open_connection("127.0.0.1", self._to_port)
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        writer.write(self._said)
         await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
 
     @staticmethod
@@ -202,6 +253,159 @@ def test_whatever_fails_before_there_is_a_connection_nothing_was_sent(monkeypatc
     run(work())
 
 
+def test_what_fails_in_our_own_set_up_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise PermissionError("the keys of TLS cannot be logged")
+
+    monkeypatch.setattr(pool_module, "_tls_context", fail)
+
+    async def work() -> None:
+        async with endpoint_at("https://127.0.0.1:9/v1") as endpoint:
+            assert "cannot be logged" in broken(await post(endpoint), BreakKind.CONNECT).detail
+
+    with pytest.raises(PermissionError):
+        run(work())  # it is said when the endpoint is opened; and where nobody has opened it:
+    outcome = run(post(endpoint_at("https://127.0.0.1:9/v1")))
+    assert "cannot be logged" in broken(outcome, BreakKind.CONNECT).detail
+
+
+@pytest.mark.parametrize("meanwhile", ["answers again", "hangs up"])
+def test_what_came_while_the_loop_stood_still_is_seen_before_the_next_request(meanwhile: str) -> None:
+    done = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for number in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(reply(b'"%d"' % number))
+                if meanwhile == "answers again":
+                    connection.sendall(reply(b'"nobody asked"'))
+                else:
+                    connection.shutdown(socket.SHUT_WR)
+                done.set()
+                connection.recv(65_536)  # until the client hangs up
+
+    async def work() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = threading.Thread(target=serve, args=(listener,))
+            server.start()
+            port = listener.getsockname()[1]
+            async with endpoint_at(f"http://127.0.0.1:{port}/v1") as endpoint:
+                for number in range(2):
+                    assert replied(await post(endpoint)).body == b'"%d"' % number
+                    done.wait(LIMIT_S)  # the loop stands still: what comes now lies in the kernel
+                    done.clear()
+            server.join(LIMIT_S)
+
+    run(work())
+
+
+def test_after_a_connection_was_closed_under_a_request_none_is_kept_for_a_while() -> None:
+    async def once(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(reply())
+        await wire.request()  # and hangs up
+
+    async def work() -> None:
+        async with serving(once) as server, endpoint_at(server.base_url) as endpoint:
+            replied(await post(endpoint))
+            broken(await post(endpoint), BreakKind.LOST)
+            replied(await post(endpoint))
+            replied(await post(endpoint))
+            assert (len(server.requests), server.connections) == (4, 3)
+
+    run(work())
+
+
+def test_an_answer_to_another_attempt_of_this_ledger_is_none_and_ends_its_connection() -> None:
+    async def late_by_one(wire: Wire) -> None:
+        last = "br-abc-1-1"
+        while True:
+            name = (await wire.request()).headers["x-client-request-id"]
+            await wire.send(reply(headers=f"X-Client-Request-Id: {last}\r\n"))
+            last = name
+
+    async def work() -> None:
+        async with serving(late_by_one) as server, endpoint_at(server.base_url) as endpoint:
+            replied(await post(endpoint, attempt_id="br-abc-1-1"))
+            fault = broken(await post(endpoint, attempt_id="br-abc-2-1"), BreakKind.LOST)
+            assert "that to br-abc-1-1" in fault.detail
+            assert (fault.status, fault.partial) == (None, b"")
+            broken(await post(endpoint, attempt_id="br-abc-3-1"), BreakKind.LOST)
+            replied(await post(endpoint, attempt_id="br-other-2-1"))  # not ours: a gateway may write what it likes
+            assert server.connections == 3
+
+    run(work())
+
+
+def test_nothing_is_sent_once_the_endpoint_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Pool._opened
+
+    async def work() -> None:
+        connecting, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(self: Pool) -> Connection:
+            connecting.set()
+            await go_on.wait()
+            return await opened(self)
+
+        async with serving(always(reply())) as server:
+            endpoint = endpoint_at(server.base_url)
+            monkeypatch.setattr(Pool, "_opened", slowly)
+            asked = asyncio.create_task(post(endpoint))
+            await connecting.wait()
+            await endpoint.close()
+            go_on.set()
+            broken(await asked, BreakKind.CONNECT)
+            assert server.requests == []
+
+    run(work())
+
+
+def test_a_close_while_a_name_is_asked_for_is_a_break_and_no_cancellation() -> None:
+    async def work() -> None:
+        loop, asking = asyncio.get_running_loop(), asyncio.Event()
+
+        async def never(*arguments: Any, **options: Any) -> Any:
+            asking.set()
+            await asyncio.Event().wait()
+
+        loop.getaddrinfo = never  # type: ignore[method-assign]
+        endpoint = endpoint_at("http://localhost:9/v1")
+        asked = asyncio.create_task(post(endpoint))
+        await asking.wait()
+        await endpoint.close()
+        outcome = await asked
+        assert isinstance(outcome, Break)
+        assert outcome.kind in PROVES_NOT_SENT
+
+    run(work())
+
+
+def test_a_name_that_fails_when_nobody_waits_any_more_is_no_noise() -> None:
+    heard: list[dict[str, Any]] = []
+
+    async def work() -> None:
+        loop, fail = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_exception_handler(lambda _, context: heard.append(context))
+
+        async def late(*arguments: Any, **options: Any) -> Any:
+            await fail.wait()
+            raise OSError("Temporary failure in name resolution")
+
+        loop.getaddrinfo = late  # type: ignore[method-assign]
+        async with endpoint_at("http://localhost:9/v1", connect_timeout_s=0.05) as endpoint:
+            broken(await post(endpoint), BreakKind.CONNECT_TIMEOUT)
+            fail.set()
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    run(work())
+    gc.collect()
+    assert heard == []
+
+
 def test_line_breaks_after_an_answer_are_no_second_one() -> None:
     async def work() -> None:
         async with serving(always(reply() + b"\r\n")) as server, endpoint_at(server.base_url) as endpoint:
@@ -262,8 +466,45 @@ class Line(asyncio.Transport):
         return 0
 
 
-async def read(pieces: Sequence[bytes]) -> tuple[Kept, bool]:
-    """Let an answer come in these pieces; return what was received and whether the connection may be kept."""
+CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "error"),
+    [
+        ([CHUNKED_HEAD + b"50\r\nhello"], CutOff),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello"], Unreadable),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n"], Unreadable),
+        ([CHUNKED_HEAD + b"1\r\n{\r\n0\r\nX-Trailer: ", *[b"t" * 65_536] * 4], Unreadable),
+        ([CHUNKED_HEAD + b"1;ext=", *[b"t" * 65_536] * 4], Unreadable),
+    ],
+)
+def test_a_body_whose_end_is_not_there_is_none(pieces: list[bytes], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        asyncio.run(read(pieces, ends=True))
+
+
+def test_a_body_that_ends_with_its_connection_is_not_ended_by_us() -> None:
+    async def work() -> None:
+        connection, kept, line = Connection(), Kept(), Line()
+        connection.connection_made(line)
+        asked = asyncio.ensure_future(connection.ask(b"POST", kept, deadline=LIMIT_S + time.monotonic(), most_bytes=99))
+        await asyncio.sleep(0)
+        connection.data_received(b'HTTP/1.1 429 No\r\n\r\n{"error": ')
+        connection.close()
+        connection.connection_lost(None)
+        await asked
+
+    with pytest.raises(ConnectionAbortedError):
+        asyncio.run(work())
+
+
+async def read(pieces: Sequence[bytes], *, ends: bool = False) -> tuple[Kept, bool]:
+    """Let an answer come in these pieces; return what was received and whether the connection may be kept.
+
+    Args:
+        ends: the connection is closed after them.
+    """
     connection, kept, line = Connection(), Kept(), Line()
     connection.connection_made(line)
     deadline = asyncio.get_running_loop().time() + LIMIT_S
@@ -271,6 +512,8 @@ async def read(pieces: Sequence[bytes]) -> tuple[Kept, bool]:
     await asyncio.sleep(0)
     for piece in pieces:
         connection.data_received(piece)
+    if ends:
+        connection.connection_lost(None)
     await asked
     return kept, connection.may_be_kept
 

@@ -78,6 +78,10 @@ TABLE: dict[str, tuple[bytes, str]] = {
     "HTTP/1.0 without a length": (head("Content-Type: application/json", status="HTTP/1.0 200 OK"), OK),
     "HTTP/1.0, cut": (head(status="HTTP/1.0 200 OK", body=ANSWER[:60]), CUT),
     "a header line without a colon": (head("what is this", LENGTH), LOST),
+    "a refusal that ends with its connection": (
+        b'HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n\r\n{"error": {"mess',
+        DOUBT,
+    ),
     "a header with a NUL": (head("X-Odd: a\x00z", LENGTH), LOST),
     "a header of 100 kB": (head("X-Odd: " + "a" * 100_000, LENGTH), LOST),
     "200 headers": (head(*[f"X-{number}: {number}" for number in range(200)], LENGTH), LOST),

@@ -177,6 +177,20 @@ MUTANTS = (
         ("tests/endpoint/test_breaks.py",),
     ),
     Mutant(
+        "what lies unread on a kept connection is not looked at",
+        "batchrun/endpoint/pool.py",
+        " and connection.is_quiet:",
+        ":",
+        ("tests/endpoint/test_pool.py",),
+    ),
+    Mutant(
+        "a refusal that broke off is one",
+        "batchrun/endpoint/classify.py",
+        "        verdict = GATEWAY_ERROR  # it ended with its connection: nobody knows what else it would have said\n",
+        "        pass\n",
+        ("tests/endpoint/test_wire_faults.py",),
+    ),
+    Mutant(
         "a connection on which a second answer came with the first is used again",
         "batchrun/endpoint/connection.py",
         "        if self._is_more:\n",

@@ -288,7 +288,7 @@ def test_what_came_while_the_loop_stood_still_is_seen_before_the_next_request(me
 
     async def work() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            server = threading.Thread(target=serve, args=(listener,))
+            server = threading.Thread(target=serve, args=(listener,), daemon=True)
             server.start()
             port = listener.getsockname()[1]
             async with endpoint_at(f"http://127.0.0.1:{port}/v1") as endpoint:

@@ -1,6 +1,6 @@
 """A recorded trace of streamed answers, and what `vllm bench serve`'s own code makes of it: the golden file of a test.
 
-    python -m benchmarks.vllm_figures record http://127.0.0.1:8011/v1 MODEL    records answers of a server (a Python with aiohttp)
+    python -m benchmarks.vllm_figures record http://127.0.0.1:8011/v1 MODEL    records a server (a Python with aiohttp)
     python benchmarks/vllm_figures.py judge                                    adds vLLM's figures (a Python with vllm)
 
 Made by hand, when vLLM's definitions change; the files lie in tests/core/measuring. Both clients are fed the same bytes

@@ -81,7 +81,7 @@ class CutOff(Exception):
 
 
 class Misplaced(Exception):
-    """The answer says that it is another request's."""
+    """The answer says that it is that of the request before."""
 
 
 class TooMuch(Exception):

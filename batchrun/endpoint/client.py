@@ -2,29 +2,25 @@
 
 import asyncio
 import json
-import time
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit
 
 from batchrun.core.marks import stored_under
 from batchrun.core.model_name import asking_for
-from batchrun.core.outcome import Break, BreakKind, Reply, Timing
+from batchrun.core.outcome import Break, Reply
 from batchrun.core.streaming import in_pieces, is_streamed
 from batchrun.endpoint.address import host_port, proxy_for
 from batchrun.endpoint.breaks import Hung, Misplaced, NoConnection, NotConnected, after_sending, before_sending
-from batchrun.endpoint.connection import Header
-from batchrun.endpoint.decode import LARGEST_BYTES, decode
+from batchrun.endpoint.decode import LARGEST_BYTES
+from batchrun.endpoint.exchange import Exchange
 from batchrun.endpoint.lookup import Means
 from batchrun.endpoint.mask import Mask
 from batchrun.endpoint.pool import Hop, Pool
 from batchrun.endpoint.sdk import Client
-from batchrun.endpoint.stream import MEDIA_TYPE, Stream
 from batchrun.endpoint.wording import tidy
 
-PARTIAL_BYTES = 65_536  # kept of an answer that broke off
 PROBE_S = 5.0
-ECHOES = ("x-client-request-id", "x-litellm-call-id")  # in which servers say whose answer it is
 NAME_CHARS = 200  # of a model's name
 IN_A_TARGET = "/%:@!$&'()*+,;=-._~?"  # signs that stand in a request's target as they are
 
@@ -106,7 +102,7 @@ class Endpoint:
             attempt_id: sent as X-Client-Request-Id.
             idempotency_key: what it is sent under, where the endpoint honours that.
         """
-        exchange = _Exchange(streamed=path if self._is_measured and is_streamed(path) else None)
+        exchange = Exchange(streamed=path if self._is_measured and is_streamed(path) else None)
         try:
             await self._send(path, body, attempt_id, idempotency_key, exchange)
             # crash point: receive-whole
@@ -134,7 +130,7 @@ class Endpoint:
         return list(dict.fromkeys(tidy(name, self._mask, longest=NAME_CHARS) for name in names))
 
     async def _send(
-        self, path: str, body: bytes, attempt_id: str, idempotency_key: str | None, exchange: "_Exchange"
+        self, path: str, body: bytes, attempt_id: str, idempotency_key: str | None, exchange: Exchange
     ) -> None:
         headers = {"X-Client-Request-Id": attempt_id}
         if self._renames is not None:
@@ -148,29 +144,22 @@ class Endpoint:
         if self._key_header is not None and idempotency_key is not None:
             headers[self._key_header] = idempotency_key
         request = _request(self._head("POST", path), headers, body)
-        await self._ask(request, exchange, self._timeout_s, self._connect_timeout_s, attempt_id=attempt_id)
+        await self._ask(request, exchange, idempotency_key or attempt_id, self._timeout_s, self._connect_timeout_s)
 
-    async def _ask(
-        self,
-        request: bytes,
-        exchange: "_Exchange",
-        limit_s: float,
-        connect_limit_s: float,
-        *,
-        attempt_id: str | None = None,
-    ) -> None:
+    async def _ask(self, request: bytes, exchange: Exchange, name: str, limit_s: float, connect_limit_s: float) -> None:
         pool = self._pool or self._opened()
         deadline = asyncio.get_running_loop().time() + limit_s
         connection = await pool.take(timeout_s=connect_limit_s)
+        before, connection.carried = connection.carried, name
         exchange.has_begun = True
         try:
             await connection.ask(request, exchange, deadline=deadline, most_bytes=LARGEST_BYTES)
-            if attempt_id is not None and (other := exchange.other_attempt(attempt_id)) is not None:
+            if before not in (None, name) and exchange.is_named(before):
                 connection.close()  # what comes next on it would be the answer to this one
                 exchange.forget()
-                raise Misplaced(other)
+                raise Misplaced(before)
         except Hung:
-            if connection.is_reused:
+            if before is not None:
                 pool.keep_none()
             raise
         finally:
@@ -188,11 +177,11 @@ class Endpoint:
         return await self._look("POST", path, body, limit_s=limit_s)
 
     async def _look(self, method: str, path: str, body: bytes | None, *, limit_s: float) -> Reply | Break:
-        exchange = _Exchange()
+        exchange = Exchange()
         limit_s = min(limit_s, self._timeout_s)
         try:
             request = _request(self._head(method, path), {}, body)
-            await self._ask(request, exchange, limit_s, min(PROBE_S, limit_s, self._connect_timeout_s))
+            await self._ask(request, exchange, path, limit_s, min(PROBE_S, limit_s, self._connect_timeout_s))
             return exchange.reply()
         except Exception as error:
             return self._broken(error, exchange)
@@ -217,7 +206,7 @@ class Endpoint:
             head = self._heads[method, path] = "\r\n".join([*lines, ""]).encode()
         return head
 
-    def _broken(self, error: Exception, exchange: "_Exchange") -> Break:
+    def _broken(self, error: Exception, exchange: Exchange) -> Break:
         if not exchange.has_begun and not isinstance(error, NotConnected):
             error = NoConnection(error)  # whatever it was, no byte had left
         kind, words = before_sending(
@@ -231,103 +220,3 @@ def _request(head: bytes, headers: dict[str, str], body: bytes | None) -> bytes:
     if body is None:
         return head + lines.encode() + b"\r\n"
     return b"%b%bContent-Length: %d\r\n\r\n%b" % (head, lines.encode(), len(body), body)
-
-
-class _Exchange:
-    """The clock and the receiver of one exchange."""
-
-    __slots__ = (
-        *("_began", "_body", "_first_byte_at", "_headers", "_sent_at", "_status", "_stream", "_streamed"),
-        "has_begun",
-    )
-
-    def __init__(self, *, streamed: str | None = None) -> None:
-        self._streamed = streamed  # the path whose answer was asked for in pieces
-        self._sent_at = time.time()
-        self._began = time.monotonic()
-        self._first_byte_at: float | None = None
-        self._status: int | None = None
-        self._headers: dict[str, str] = {}
-        self._body: bytes | bytearray = b""
-        self.has_begun = False  # a byte of the request may have left
-        self._stream: Stream | None = None
-
-    @property
-    def got(self) -> str:
-        """Tell how far the answer had come; "" where nothing of it had."""
-        return "" if self._status is None else f"status {self._status} and {len(self._body):,} bytes had come"
-
-    # -- what the connection calls ------------------------------------------------------------------------------------
-
-    def head(self, status: int, headers: list[Header]) -> None:
-        """Take the head of the answer."""
-        self._first_byte_at = time.time()
-        self._status = status
-        self._headers = {
-            name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape") for name, value in headers
-        }
-        if self._streamed is not None and _is_stream(status, self._headers):
-            self._stream = Stream(self._began, path=self._streamed)
-
-    def piece(self, data: bytes) -> None:
-        """Take a piece of the body."""
-        if self._stream is not None:
-            self._stream.feed(data)
-        if not self._body:
-            self._body = data
-            return
-        if isinstance(self._body, bytes):
-            self._body = bytearray(self._body)
-        self._body += data
-
-    def forget(self) -> None:
-        """Take back what has come: it was no answer."""
-        self._first_byte_at = self._status = self._stream = None
-        self._headers, self._body = {}, b""
-
-    # -- what comes of it ---------------------------------------------------------------------------------------------
-
-    def other_attempt(self, attempt_id: str) -> str | None:
-        """Return whose answer it is, where the server says so and it is another attempt of this ledger's."""
-        ledger = attempt_id.rsplit("-", 2)[0]
-        for name in ECHOES:
-            echoed = self._headers.get(name, attempt_id)
-            if echoed != attempt_id and echoed.startswith(f"{ledger}-"):
-                return echoed
-        return None
-
-    def reply(self) -> Reply | Break:
-        """Return the answer, which has come whole."""
-        assert self._status is not None
-        if self._stream is not None:
-            return self._put_together(self._stream)
-        headers = self._headers
-        body = bytes(self._body)
-        if coding := headers.get("content-encoding"):
-            # The header stays where the coding could not be undone: that is the mark by which `classify` knows.
-            decoded = decode(body, coding)
-            if decoded is not None:
-                body = decoded
-                del headers["content-encoding"]
-        return Reply(self._status, headers, body, self._timing())
-
-    def _put_together(self, stream: Stream) -> Reply | Break:
-        timing = self._timing()
-        stream.finish()
-        if not stream.is_whole:
-            return self.broken(BreakKind.LOST, "the stream ended before its answer did")
-        return Reply(self._status or 0, self._headers, stream.body(), timing)
-
-    def broken(self, kind: BreakKind, detail: str) -> Break:
-        """Return what there is of it."""
-        return Break(kind, detail, self._timing(), self._status, bytes(self._body[:PARTIAL_BYTES]))
-
-    def _timing(self) -> Timing:
-        trace = None if self._stream is None else self._stream.trace()
-        return Timing(self._sent_at, self._first_byte_at, time.time(), time.monotonic() - self._began, trace)
-
-
-def _is_stream(status: int, headers: dict[str, str]) -> bool:
-    """Say whether a reply is an answer in pieces; one that is packed besides is read when it is there."""
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return status < 300 and media_type == MEDIA_TYPE and "content-encoding" not in headers

@@ -44,16 +44,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("_done", "_keeps", "_loop", "_parser", "_poll", "_receiver", "_transport", "is_usable"),
-        *("_is_closed_here", "is_reused"),
-        *(
-            "_has_head",
-            "_is_interim",
-            "_is_more",
-            "_is_odd",
-            "_is_too_long",
-            "_is_whole",
-            "_until_closed",
-        ),  # of the answer
+        *("_is_closed_here", "carried"),
+        # Of the answer that comes:
+        *("_has_head", "_is_interim", "_is_more", "_is_odd", "_is_too_long", "_is_whole", "_until_closed"),
         *("_headers", "_left_bytes", "_most_bytes", "_silent_bytes"),
     )
 
@@ -62,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._poll: select.poll | None = None
         self._is_closed_here = False
-        self.is_reused = False  # it has carried an exchange before
+        self.carried: str | None = None  # the last request's name; None: it is new
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**LENIENCIES)
         self._done: asyncio.Future[None] | None = None  # of the exchange that it carries
@@ -92,9 +85,8 @@ class Connection(asyncio.Protocol):
         self._headers: list[Header] = []
         self._silent_bytes = 0
         self._most_bytes = self._left_bytes = most_bytes
-        self._has_head = self._is_interim = self._is_odd = self._is_too_long = self._is_whole = self._is_more = (
-            self._keeps
-        ) = self._until_closed = False
+        self._has_head = self._is_interim = self._is_more = self._is_odd = self._is_too_long = False
+        self._is_whole = self._keeps = self._until_closed = False
         # crash point: send-connected
         self._transport.write(request)
         # crash point: send-begun

@@ -102,7 +102,6 @@ class Pool:
         if self._is_closed or not connection.may_be_kept or self._loop.time() < self._keeps_from:
             self.drop(connection)
             return
-        connection.is_reused = True
         self._idle.append((self._loop.time(), connection))
         if self._sweep is None:
             self._sweep = self._loop.call_later(KEEPALIVE_S, self._close_idle)

@@ -11,6 +11,7 @@ from batchrun.core.outcome import BreakKind
 from batchrun.endpoint import client as client_module
 from batchrun.endpoint import decode as decode_module
 from batchrun.endpoint import pool as pool_module
+from batchrun.endpoint.exchange import PARTIAL_BYTES
 from batchrun.errors import EndpointFault
 from tests.endpoint.scripted import (
     ANSWER,
@@ -205,7 +206,7 @@ def test_an_answer_above_the_limit_is_given_up_as_lost(monkeypatch: pytest.Monke
     fault = broken(exchange_with(always(reply(b"x" * 1_000_000)))[0], BreakKind.LOST)
     assert fault.status == 200
     assert fault.detail == "the answer is larger than 100,000 bytes"
-    assert len(fault.partial) <= client_module.PARTIAL_BYTES
+    assert len(fault.partial) <= PARTIAL_BYTES
 
 
 # --- connections kept alive ---

@@ -72,6 +72,11 @@ class Breaker:
     def in_a_row(self) -> int:
         return max(FIRST_IN_A_ROW, self.concurrency)
 
+    @property
+    def refused(self) -> set[int]:
+        """Items whose refusal may be everyone's: asking for them again shows less than asking for others."""
+        return set(self._refused)
+
     def look_back(self, routes: Collection[str]) -> None:
         """Take note of the routes on which the same endpoint has answered items of this job in earlier runs."""
         self.has_looked_back = True

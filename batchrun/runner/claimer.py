@@ -24,6 +24,7 @@ from batchrun.runner.tasks import Tasks
 from batchrun.runner.twins import AGAIN_S
 
 Begin = Callable[[Claim, Lane, float], Coroutine[Any, Any, None]]  # (claim, its way, when ordered on the boot clock)
+LEARN_S = 0.25  # between two looks whether an item's refusal is known to be its own, or everyone's
 FULL_S = 0.25  # for so long nothing is claimed for an endpoint of which other processes have all that it may have
 
 
@@ -142,7 +143,10 @@ class Claimer:
             if room <= 0:
                 self._wake_when_open(now)
                 return
-            ids = self.intake.take(room if self._twins is None else max(room, self._twins.appetite))
+            taken = self.intake.take(room if self._twins is None else max(room, self._twins.appetite))
+            ids = self._without_refused(taken)
+            if not ids:
+                continue
             self._ordered.update(ids)
             try:
                 wanted = await self._sift(ids, room)
@@ -154,6 +158,16 @@ class Claimer:
                 self._ordered.difference_update(ids)
             if wanted and not is_any_claimed:
                 return  # they had better wait for a faster endpoint: what ends there wakes this
+
+    def _without_refused(self, ids: list[int]) -> list[int]:
+        """Hold back items whose refusal may be everyone's, while what others come to can still show whether it is."""
+        refused = self._lanes.refused
+        wanted = [item_id for item_id in ids if item_id not in refused]
+        if not (wanted or self.intake or self._ordered or self._tasks):
+            return ids
+        for item_id in refused.intersection(ids) - self._waiting:
+            self.later(item_id, LEARN_S, was_promised=False)
+        return wanted
 
     def _wake_when_open(self, now: float) -> None:
         if (moment := self._lanes.open_at(now)) is not None:

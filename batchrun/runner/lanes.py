@@ -37,6 +37,11 @@ class Lanes:
         return [lane for lane in self._lanes if lane.out is None]
 
     @property
+    def refused(self) -> set[int]:
+        """Items that each endpoint has refused which is not out, without an answer to anybody since."""
+        return set.intersection(*(lane.breaker.refused for lane in self.left)) if self.left else set()
+
+    @property
     def are_all_away(self) -> bool:
         """True where no endpoint can be reached of those that are not out."""
         left = self.left

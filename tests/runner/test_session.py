@@ -13,13 +13,14 @@ from batchrun.core.prices import PUSD, Price
 from batchrun.core.retry import OnUnknown
 from batchrun.errors import LedgerFault
 from batchrun.ledger import jobs as job_moves
-from batchrun.ledger.backlog import Place
+from batchrun.ledger.backlog import START, Place, claimable
 from batchrun.ledger.claims import Claim
 from batchrun.ledger.climbs import LIMIT_EVENT
 from batchrun.ledger.commit import ClaimOrder, GroupCommit
 from batchrun.ledger.events import read_events
 from batchrun.ledger.reports import report_attempts
 from batchrun.ledger.sweeps import bury
+from batchrun.runner.claimer import LEARN_S
 from batchrun.runner.ends import EndKind
 from batchrun.runner.feed import Feed
 from batchrun.runner.perform import Performer
@@ -83,6 +84,31 @@ def test_a_wrong_key_stops_after_a_handful_and_every_item_stays_pending(tmp_path
     assert (end.trip.reason, end.trip.exit_code) == ("auth", 4)
     assert len(bench.endpoint.sent) <= 4 + 4
     assert bench.counts == {"pending": 500}
+
+
+def test_what_is_refused_for_everyones_sake_is_not_asked_again_while_others_can_show_it(tmp_path: Path) -> None:
+    looks: list[float] = []  # at the first item, since it might be claimed again
+
+    async def answer(custom_id: str, nth: int) -> Reply | Break:
+        await until(lambda: custom_id == "a0" or len(looks) == 20)
+        return reply(429, {"error": {"message": "plan used up", "code": "insufficient_quota"}})
+
+    async def look(session: Session) -> None:
+        await until(lambda: bench.endpoint.in_flight == 3 and is_due())
+        while len(looks) < 20:
+            looks.append(time.monotonic())
+            await asyncio.sleep(LEARN_S / 10)
+
+    def is_due() -> bool:
+        with bench.ledger.read() as connection:
+            return bool(claimable(connection, bench.job_id, after=START, limit=1, trial_only=False, now=time.time()))
+
+    bench = Bench(tmp_path, count=4, concurrency=4, endpoint=Endpoint(answer))
+    trip = bench.run(meanwhile=look).trip
+    assert trip is not None
+    assert (trip.reason, trip.exit_code) == ("quota", 5)
+    assert sorted(bench.endpoint.sent) == ["a0", "a1", "a2", "a3"]
+    assert bench.counts == {"pending": 4}
 
 
 def test_one_item_with_an_unknown_model_of_its_own_fails_alone(tmp_path: Path) -> None:

@@ -77,9 +77,12 @@ def test_a_tunnel_carries_tls_to_the_server_and_its_certificate_is_the_servers(
     ],
 )
 def test_a_proxys_answer_is_read_as_what_it_says(said: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def plain(wire: Wire) -> None:
+        await wire.read_some()  # of a TLS greeting, which has no end that this server knows
+        await wire.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
     async def work() -> None:
-        plain = serving(always(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
-        async with plain as server, Tunnelling(server.port, said) as (port, _):
+        async with serving(plain) as server, Tunnelling(server.port, said) as (port, _):
             monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
             async with endpoint_at("https://llm.example/v1") as endpoint:
                 outcome = await post(endpoint)

@@ -20,6 +20,7 @@ def test_a_signal_is_heard_once_and_does_nothing_to_a_process_whose_loop_has_end
         await until(lambda: heard == [number])
 
     with borrowed_signals():
+        signal.signal(number, signal.SIG_DFL)  # whatever it is under nohup
         asyncio.run(whole())
         os.kill(os.getpid(), number)  # would be the end of these tests
         assert heard == [number]
@@ -36,6 +37,7 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
         await until(lambda: bool(heard))
 
     with borrowed_signals():
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         asyncio.run(whole())
     assert heard == [signal.SIGTERM]

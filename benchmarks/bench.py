@@ -25,6 +25,7 @@ DOCUMENT = Path("docs/performance.md")
 PARTS: dict[str, Callable[[Board, int], None]] = {
     "start": startup.measure,
     "limit": embedded.limits,
+    "stretched": embedded.stretched,
     "script": embedded.scripts,
     "ledger": embedded.ledger,
     "order": orders.measure,

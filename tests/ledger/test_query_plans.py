@@ -91,8 +91,10 @@ def _steps(node: Any) -> Iterator[str]:
 
 
 def walks(step: str, back_end: str) -> bool:
-    """Say whether a step of a plan goes through a large table, or through all items of one state."""
+    """Say whether a step of a plan goes through a large table, through a whole job, or through all of one state."""
     if re.match(rf"(SCAN|Seq Scan) (TABLE )?({'|'.join(LARGE[back_end])})\b", step):
+        return True
+    if re.search(r"\((job_id=\?|job_id = [^ ]+)\)+$", step):
         return True
     by_state = re.search(r"ix_items_job_id_state_rank_id|ix_attempts_job_id_state\b", step)
     by_id_too = re.search(r"\bid=\?|\bid = ", step)

@@ -9,8 +9,13 @@ from batchrun.cli.chaos import Storm
 from batchrun.cli.context import Context
 from batchrun.cli.main import run
 from batchrun.cli.ordeal import FAULTS, draw
-from batchrun.cli.ordeal_verdict import Report, _named, _silent
+from batchrun.cli.ordeal_play import Play
+from batchrun.cli.ordeal_verdict import TASK, Report, _named, _silent
 from batchrun.cli.proof import count_bills, prove_each
+from batchrun.ledger.jobs import move_job
+from batchrun.ledger.ledger import Ledger
+from batchrun.ledger.register import write_items
+from tests.ledger.desk import NOW, hire, line, register
 from tests.test_demo import arrival
 
 KEPT = Report(1, "hold, 60 items", deaths=3, requests=61, billed=60, answers=58, doubts=2, consents=1)
@@ -50,6 +55,18 @@ def test_a_second_bill_is_silent_unless_somebody_agreed_to_it_or_the_ledger_name
     assert _silent(bills, ["a", "b"], Counter()) == 2  # a's second, and x's, which nobody asked for
     assert _silent(bills, ["a", "b", "x"], Counter({"a": 1})) == 0
     assert _named({"a": [("br-1", "unknown"), ("br-2", "answered")], "b": [("br-3", "refused")]}) == {"a": 1, "b": 0}
+
+
+def test_a_job_is_counted_once_it_is_registered_and_not_while_its_items_are_written(tmp_path: Path) -> None:
+    play = Play(draw(7, 1), tmp_path, lambda words: None)
+    ledger = Ledger(f"sqlite:///{tmp_path}/.batchrun/ledger.db", folder=tmp_path / ".batchrun")
+    assert play._count_items() == (None, 0)
+    job = register(ledger, 2, holder=hire(ledger), task_id=TASK)
+    assert play._count_items() == (None, 0)
+    write_items(ledger, job.id, [line(0), line(1)], trial=(), now=NOW)
+    with ledger.write() as connection:
+        assert move_job(connection, job.id, "open", now=NOW)
+    assert play._count_items() == (2, 2)
 
 
 def make_storm(folder: Path, *reports: Report, as_json: bool = False) -> Storm:

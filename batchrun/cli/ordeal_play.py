@@ -221,13 +221,16 @@ class Play:
             self.report.violations.append(f"{found} items of {total} while the job ran")
 
     def _count_items(self) -> tuple[int | None, int]:
-        """Count the items in every state, and say how many the job has; None while it is being registered."""
+        """Count the items in every state, and say how many the job has; None until it is registered."""
+        from batchrun.core.states import JobState
         from batchrun.ledger.jobs import find_job
         from batchrun.ledger.reports import count_items
 
         try:
             with self._open_ledger().read() as connection:
                 job = find_job(connection, TASK)
+                if job.state is JobState.VALIDATING:
+                    return None, 0
                 return sum(count_items(connection, job.id).values()), job.total
         except JobNotFound:
             return None, 0

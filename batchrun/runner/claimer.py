@@ -25,6 +25,7 @@ from batchrun.runner.twins import AGAIN_S
 
 Begin = Callable[[Claim, Lane, float], Coroutine[Any, Any, None]]  # (claim, its way, when ordered on the boot clock)
 LEARN_S = 0.25  # between two looks whether an item's refusal is known to be its own, or everyone's
+AHEAD_S = 1.0  # of sending is in hand ahead
 FULL_S = 0.25  # for so long nothing is claimed for an endpoint of which other processes have all that it may have
 
 
@@ -120,7 +121,10 @@ class Claimer:
         self._wake.set()
 
     def _ahead(self) -> int:
-        """Return how much to claim beyond the slots: what will be sent within about two commits, a round at most.
+        """Return how much to claim beyond the slots: what will be sent within a moment, a round at most.
+
+        Answers come in bursts, since the requests that they belong to left together: what is in hand must last for one,
+        and two commits are the least that it must last for. An endpoint that takes long is waited for without claims.
 
         Where other hosts perform the job too it is a quarter of a round: they cannot read the marks of this process,
         so what it had claimed and not sent when it died is doubt to them. In a measurement it is always a whole round:
@@ -131,7 +135,7 @@ class Claimer:
             return self._concurrency if self._concurrency > 1 else 0
         most = self._concurrency // 4 if self._means.is_shared else self._concurrency
         rate, _ = self._tally.rates(time.monotonic())
-        return min(most, int((rate or 0.0) * 2 * self._means.commit.commit_s + 0.5))
+        return min(most, int((rate or 0.0) * max(AHEAD_S, 2 * self._means.commit.commit_s) + 0.5))
 
     async def _claim_some(self) -> None:
         while not self.is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):

@@ -304,6 +304,23 @@ def test_a_measurement_has_the_next_round_in_hand_when_slots_are_free(
     assert endpoint.max_in_flight == slots
 
 
+def test_a_burst_of_answers_finds_the_next_round_in_hand(tmp_path: Path) -> None:
+    async def hold_later_ones(custom_id: str, nth: int) -> Reply | Break:
+        if int(custom_id[1:]) >= quick:
+            await seen.wait()
+        return reply()
+
+    async def look(session: Session) -> None:
+        await until(lambda: bench.counts["running"] == 2 * slots)
+        seen.set()
+
+    quick, slots = 40, 8
+    endpoint, seen = Endpoint(hold_later_ones), asyncio.Event()
+    bench = Bench(tmp_path, count=quick + 4 * slots, concurrency=slots, endpoint=endpoint)
+    assert bench.run(look).kind is EndKind.DONE
+    assert endpoint.max_in_flight == slots
+
+
 @pytest.mark.parametrize("moment", ["while it is claimed", "before it waits", "while it waits"])
 def test_a_claim_goes_back_when_the_last_slot_goes_to_somebody_else(
     tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,7 @@
 """Writing very many rows at once: SQLAlchemy's per-row work would be most of a registration's time."""
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Table
@@ -10,21 +10,34 @@ from sqlalchemy.exc import DBAPIError
 from batchrun.ledger.ledger import Ledger
 
 
-def insert_many(connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows of plain values: by the driver's own loop on SQLite, by COPY on Postgres."""
+def insert_many(
+    connection: Connection,
+    table: Table,
+    columns: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    *,
+    alike: Mapping[str, int | float | str | None] | None = None,
+) -> None:
+    """Insert rows of plain values: by the driver's own loop on SQLite, by COPY on Postgres.
+
+    Args:
+        alike: columns that have one value in all rows. SQLite reads it with the statement, and not for each row again.
+    """
     if not rows:
         return
+    same = tuple((alike or {}).items())
     if connection.dialect.name != "postgresql":
-        connection.exec_driver_sql(_insert_text(table.name, tuple(columns)), list(rows))
+        connection.exec_driver_sql(_insert_text(table.name, tuple(columns), same), list(rows))
         return
     driver: Any = connection.connection.driver_connection
-    names = ", ".join(f'"{name}"' for name in columns)
+    names = ", ".join(f'"{name}"' for name in (*columns, *(name for name, _ in same)))
+    values = tuple(value for _, value in same)
     statement = f'COPY "{table.name}" ({names}) FROM STDIN'
     driver_error: type[Exception] = connection.dialect.loaded_dbapi.Error
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
-                copy.write_row(row)
+                copy.write_row((*row, *values))
     except driver_error as error:  # the driver was called past SQLAlchemy, which would have done this
         raise DBAPIError.instance(statement, None, error, driver_error) from error
 
@@ -36,7 +49,15 @@ def refresh_statistics(ledger: Ledger, table: Table) -> None:
             connection.exec_driver_sql(f'ANALYZE "{table.name}"')
 
 
-@cache
-def _insert_text(table: str, columns: tuple[str, ...]) -> str:
-    names = ", ".join(f'"{name}"' for name in columns)
-    return f'INSERT INTO "{table}" ({names}) VALUES ({", ".join("?" * len(columns))})'
+@lru_cache
+def _insert_text(table: str, columns: tuple[str, ...], same: tuple[tuple[str, Any], ...]) -> str:
+    names = ", ".join(f'"{name}"' for name in (*columns, *(name for name, _ in same)))
+    values = ", ".join(["?"] * len(columns) + [_literal(value) for _, value in same])
+    return f'INSERT INTO "{table}" ({names}) VALUES ({values})'
+
+
+def _literal(value: int | float | str | None) -> str:
+    """Write a value as SQL."""
+    if value is None:
+        return "NULL"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(+value)  # true is 1

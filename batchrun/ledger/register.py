@@ -1,8 +1,8 @@
 """- -> pending or rejected: writing a job's items, and comparing a changed input with what the ledger has."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
 
@@ -19,8 +19,7 @@ CHUNK = 10_000
 CHUNK_BYTES = 16_000_000  # of request bodies: a few large lines fill a chunk as well
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One input line as the ledger takes it; without a body it is a rejected line."""
 
     position: int
@@ -50,9 +49,6 @@ class Changes:
     @property
     def is_none(self) -> bool:
         return not (self.changed or self.new or self.restored or self.removed)
-
-
-_LINE = tuple(field.name for field in fields(Line))
 
 
 def write_items(ledger: Ledger, job_id: int, lines: Iterable[Line], *, trial: Collection[int], now: float) -> int:
@@ -130,68 +126,58 @@ def _insert(
 ) -> None:
     """Write items, each with its revision, and their requests."""
     first = _reserve_ids(connection, len(lines))
-    rows = [
-        _item(job_id, item_id, line, revision, is_trial=line.position in trial, now=now)
-        for item_id, (line, revision) in enumerate(lines, first)
-    ]
-    insert_many(connection, items, _ITEM_COLUMNS, rows)
+    numbered = [(item_id, line, revision) for item_id, (line, revision) in enumerate(lines, first)]
+    alike = {**_FRESH, "job_id": job_id, "not_before_at": now}
+    sent = [_item(*one, trial) for one in numbered if one[1].body is not None]
+    insert_many(connection, items, _ITEM_COLUMNS, sent, alike={**alike, "state": ItemState.PENDING.value})
+    if len(sent) < len(numbered):
+        refused = [(*_item(*one, trial), storable(one[1].note)) for one in numbered if one[1].body is None]
+        columns = (*_ITEM_COLUMNS, "message")
+        insert_many(connection, items, columns, refused, alike={**alike, **_REJECTED})
     # crash point: register-items
-    bodies = [
-        (item_id, line.path, line.body) for item_id, (line, _) in enumerate(lines, first) if line.body is not None
-    ]
+    bodies = [(item_id, line.path, line.body) for item_id, line, _ in numbered if line.body is not None]
     insert_many(connection, requests, ("item_id", "path", "body"), bodies)
 
 
-PENDING, REJECTED = ItemState.PENDING.value, ItemState.REJECTED.value
+_FRESH = {
+    "is_current": True,
+    "fence": 0,
+    "tries": 0,
+    "throttled_s": 0.0,
+    "reasks": 0,
+    "consents": 0,
+    "wait_s": 0.0,
+}
+_REJECTED = {"state": ItemState.REJECTED.value, "cause": "rejected"}
 _ITEM_COLUMNS = (
     "id",
-    "job_id",
     "position",
     "line_no",
     "custom_id",
     "revision",
-    "is_current",
     "is_trial",
     "request_digest",
     "model",
     "note",
-    "state",
-    "fence",
-    "tries",
-    "throttled_s",
-    "reasks",
-    "consents",
     "rank",
-    "not_before_at",
-    "wait_s",
     "worst_pusd",
-    "cause",
-    "message",
 )
 
 
-def _item(job_id: int, item_id: int, line: Line, revision: int, *, is_trial: bool, now: float) -> tuple[Any, ...]:
+def _item(item_id: int, line: Line, revision: int, trial: Collection[int]) -> tuple[Any, ...]:
     """Return one row of `_ITEM_COLUMNS`."""
-    note = storable(line.note)
-    state, cause, message = (PENDING, None, None) if line.body is not None else (REJECTED, "rejected", note)
-    head = (item_id, job_id, line.position, line.line_no, line.custom_id, revision, True, is_trial)
     return (
-        *head,
+        item_id,
+        line.position,
+        line.line_no,
+        line.custom_id,
+        revision,
+        line.position in trial,
         line.request_digest,
         storable(line.model),
-        note,
-        state,
-        0,
-        0,
-        0.0,
-        0,
-        0,
+        storable(line.note),
         line.rank,
-        now,
-        0.0,
         line.worst_pusd,
-        cause,
-        message,
     )
 
 
@@ -200,13 +186,13 @@ def stage(ledger: Ledger, job_id: int, lines: Iterable[Line]) -> None:
     unstage(ledger, job_id)
     for chunk in _chunks(lines):
         with ledger.write() as connection:
-            insert_many(connection, incoming, ("job_id", *_LINE), [_staged(job_id, line) for line in chunk])
+            insert_many(connection, incoming, ("job_id", *Line._fields), [_staged(job_id, line) for line in chunk])
         # crash point: changes-staged
 
 
 def _staged(job_id: int, line: Line) -> tuple[Any, ...]:
     texts = {"model": storable(line.model), "note": storable(line.note)}
-    return (job_id, *(texts.get(name, getattr(line, name)) for name in _LINE))
+    return (job_id, *(texts.get(name, getattr(line, name)) for name in Line._fields))
 
 
 def unstage(ledger: Ledger, job_id: int) -> None:
@@ -366,7 +352,7 @@ def _add_new(connection: Connection, job_id: int, *, trial: Collection[int], now
     )
     after = -1
     while rows := connection.execute(new.where(incoming.c.position > after)).all():
-        lines = [(Line(**{name: getattr(row, name) for name in _LINE}), row.revision) for row in rows]
+        lines = [(Line(**{name: getattr(row, name) for name in Line._fields}), row.revision) for row in rows]
         _insert(connection, job_id, lines, trial=trial, now=now)
         after = rows[-1].position
 

@@ -1,7 +1,6 @@
 """Who may send what: an intent before every request, and no claim where anything stands against it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
@@ -332,7 +331,7 @@ def test_claimable_items_are_read_in_order_from_any_place(ledger: Ledger) -> Non
 
 def test_items_are_claimed_by_rank_and_among_equals_in_input_order(ledger: Ledger) -> None:
     most = (1 << 63) - 1
-    desk = Desk.open(ledger, [replace(line(number), rank=rank) for number, rank in enumerate([5, 5, 0, most, 1])])
+    desk = Desk.open(ledger, [line(number)._replace(rank=rank) for number, rank in enumerate([5, 5, 0, most, 1])])
     ids = desk.item_ids
     with ledger.read() as connection:
         order = {"limit": 9, "trial_only": False, "now": NOW}

@@ -57,7 +57,7 @@ def saying(what: Came, *, raw: bool = True) -> Came:
 def ended(ledger: Ledger, **settings: Any) -> Desk:
     """Return a job that has ended, with an item of each kind; every text of it holds the mark."""
     lines = [line(number, text=MARK) for number in range(6)]
-    lines.append(replace(line(6, is_rejected=True), note=f"not an object: {MARK}"))
+    lines.append(line(6, is_rejected=True)._replace(note=f"not an object: {MARK}"))
     desk = Desk.open(ledger, lines, **settings)
     desk.set(spec=f'{{"task_id": "x", "system": "{MARK}"}}')
     desk.move("pause", reason="failures_in_a_row", message=f"the last: {MARK}")

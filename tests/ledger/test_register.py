@@ -245,7 +245,7 @@ def test_every_kind_of_change_is_counted_and_made(ledger: Ledger) -> None:
 
 
 def _rest(one: Line) -> tuple[object, ...]:
-    return tuple(getattr(one, name) for name in list(Line.__dataclass_fields__)[2:])
+    return tuple(getattr(one, name) for name in Line._fields[2:])
 
 
 def test_a_new_revision_sends_the_new_request(ledger: Ledger) -> None:

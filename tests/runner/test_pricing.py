@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_the_longest_answer_is_read_from_the_request_itself(path: str, body: dic
 def test_a_limit_that_comes_with_the_prices_stops_before_the_send_that_could_exceed_it(ledger: Ledger) -> None:
     """One of five items is answered, then prices come with a limit that two more fit under, and no third."""
     body = json.dumps({"model": "m", "messages": [], "max_tokens": 100}).encode()
-    lines = [replace(line(number, worst_pusd=None), path=CHAT, body=body) for number in range(5)]
+    lines = [line(number, worst_pusd=None)._replace(path=CHAT, body=body) for number in range(5)]
     desk = Desk.open(ledger, lines)
     desk.force_job(spec=json.dumps(a_job().spec))
     desk.settle(desk.claim_one(0), ANSWERED)

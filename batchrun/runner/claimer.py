@@ -121,21 +121,21 @@ class Claimer:
         self._wake.set()
 
     def _ahead(self) -> int:
-        """Return how much to claim beyond the slots: what will be sent within a moment, a round at most.
+        """Return how much to claim beyond the slots: what will be sent within a moment, a quarter of a round at most.
 
-        Answers come in bursts, since the requests that they belong to left together: what is in hand must last for one,
-        and two commits are the least that it must last for. An endpoint that takes long is waited for without claims.
+        Answers come in bursts, since the requests that they belong to left together: what is in hand must last for the
+        begin of one, and until a commit has brought more. It is no more than that, since whoever cannot read the marks
+        of this process (another host, a copy of the ledger, anyone after a power failure) finds a doubt in each claim
+        that it had when it died. An endpoint that takes long is waited for without claims.
 
-        Where other hosts perform the job too it is a quarter of a round: they cannot read the marks of this process,
-        so what it had claimed and not sent when it died is doubt to them. In a measurement it is always a whole round:
-        requests that end together are followed by as many at once, as by a client that writes nothing down. One at a
-        time it is none then: what the ledger costs is spent between two requests, and not while the next one is timed.
+        In a measurement it is always a whole round: requests that end together are followed by as many at once, as by a
+        client that writes nothing down. One at a time it is none then: what the ledger costs is spent between two
+        requests, and not while the next one is timed.
         """
         if self._means.is_measured:
             return self._concurrency if self._concurrency > 1 else 0
-        most = self._concurrency // 4 if self._means.is_shared else self._concurrency
         rate, _ = self._tally.rates(time.monotonic())
-        return min(most, int((rate or 0.0) * max(AHEAD_S, 2 * self._means.commit.commit_s) + 0.5))
+        return min(self._concurrency // 4, int((rate or 0.0) * max(AHEAD_S, 2 * self._means.commit.commit_s) + 0.5))
 
     async def _claim_some(self) -> None:
         while not self.is_closed and self.intake.is_ready and not (self._twins and self._twins.is_full):

@@ -304,14 +304,15 @@ def test_a_measurement_has_the_next_round_in_hand_when_slots_are_free(
     assert endpoint.max_in_flight == slots
 
 
-def test_a_burst_of_answers_finds_the_next_round_in_hand(tmp_path: Path) -> None:
+def test_a_burst_of_answers_finds_a_quarter_of_the_next_round_in_hand(tmp_path: Path) -> None:
     async def hold_later_ones(custom_id: str, nth: int) -> Reply | Break:
         if int(custom_id[1:]) >= quick:
             await seen.wait()
         return reply()
 
     async def look(session: Session) -> None:
-        await until(lambda: bench.counts["running"] == 2 * slots)
+        await until(lambda: bench.counts["running"] == slots + slots // 4 and len(endpoint.sent) == quick + slots)
+        assert session._performer._claimer._ahead() == slots // 4
         seen.set()
 
     quick, slots = 40, 8

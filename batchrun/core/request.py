@@ -78,7 +78,6 @@ class Request(NamedTuple):
     path: str  # one of ENDPOINT_PATHS
     body: bytes  # compact UTF-8 JSON
     digest: bytes  # 16 bytes of path and body: equal requests have equal digests
-    content_key: bytes  # 8 bytes of path and the line's own body: a changed default renames nothing
     model: str
     max_output_tokens: int  # the most that can be billed as output; 0 for embeddings
     note: str | None  # what had to be changed in the line's own content
@@ -98,7 +97,7 @@ class Draft(NamedTuple):
 
     @property
     def content_key(self) -> bytes:
-        """Return the 8 bytes that `Request.content_key` will be."""
+        """Return 8 bytes of path and the line's own body: a changed default renames nothing."""
         return _digest(_KEY_OF, self.path, self.own)
 
     def request(self) -> Request:
@@ -111,16 +110,9 @@ class Draft(NamedTuple):
             # Only a null of the line's own, or its messages, are ever replaced; anything else is put behind its bytes.
             is_apart = added.keys().isdisjoint(body)
             sent = own[:-1] + b"," + to_json(added)[1:] if is_apart else to_json({**body, **added})
-        return Request(
-            custom_id=self.custom_id,
-            path=self.path,
-            body=sent,
-            digest=_digest(_DIGEST_OF, self.path, sent),
-            content_key=self.content_key,
-            model=added["model"] if "model" in added else body["model"],
-            max_output_tokens=self.max_output_tokens,
-            note=self.note,
-        )
+        model = added["model"] if "model" in added else body["model"]
+        digest = _digest(_DIGEST_OF, self.path, sent)
+        return Request(self.custom_id, self.path, sent, digest, model, self.max_output_tokens, self.note)
 
 
 def build_request(line: object, defaults: Defaults) -> Request:

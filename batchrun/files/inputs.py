@@ -131,10 +131,9 @@ def _items(path: Path, defaults: Defaults, survey: Survey) -> Iterator[InputItem
             raise _changed(path)
         reading = Reading(file, defaults, is_thorough=survey.fault_count > 0)
         for position, (line_no, found) in enumerate(reading):
-            request = found.request() if isinstance(found, Draft) else None
-            custom_id, fault = names.settle(request or found, line_no)
-            if request and not fault:
-                yield InputItem(position, line_no, custom_id, request)
+            custom_id, fault = names.settle(found, line_no)
+            if fault is None and isinstance(found, Draft):
+                yield InputItem(position, line_no, custom_id, found.request())
             elif fault and survey.skip_invalid:
                 yield RejectedLine(position, line_no, custom_id, fault.what)
             else:

@@ -4,7 +4,7 @@ from array import array
 from hashlib import blake2b
 
 from batchrun.core.line import LineFault
-from batchrun.core.request import Draft, Request
+from batchrun.core.request import Draft
 from batchrun.core.wording import quoted
 from batchrun.files.digests import KEY_BYTES, Keys, Tally
 
@@ -67,7 +67,7 @@ class Names:
         self._contents = repeated_contents
         self._occurrences = array("L", bytes(array("L").itemsize * len(repeated_contents)))
 
-    def settle(self, found: Draft | Request | LineFault, line_no: int) -> tuple[str, LineFault | None]:
+    def settle(self, found: Draft | LineFault, line_no: int) -> tuple[str, LineFault | None]:
         """Return the id under which a line is recorded, and what is wrong with the line: perhaps that id itself.
 
         A faulty line keeps its own id when that is usable and was not used before; else it gets "line-<n>".

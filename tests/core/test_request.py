@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchrun.core.client_options import CLIENT_OPTIONS
-from batchrun.core.request import Defaults, LineFault, build_request
+from batchrun.core.request import Defaults, LineFault, build_request, draft_request
 from batchrun.core.spec import JobSpec
 from batchrun.errors import BadInput
 from tests.core.lines import CHAT, DEFAULTS, HELLO, batch_line, fault_of, sent
@@ -157,20 +157,21 @@ def test_a_body_nested_too_deep_is_a_fault() -> None:
 
 
 def test_equal_requests_have_equal_digests_and_different_ones_have_not() -> None:
-    one = build_request(batch_line({"input": "x"}, url="/v1/responses"), DEFAULTS)
-    same = build_request(batch_line({"input": "x"}, url="/v1/responses", custom_id="q-2"), DEFAULTS)
-    other = build_request(batch_line({"input": "y"}, url="/v1/responses"), DEFAULTS)
-    elsewhere = build_request(batch_line({"input": "x"}, url="/v1/embeddings"), DEFAULTS)
-    assert (len(one.digest), len(one.content_key)) == (16, 8)
-    assert (one.digest, one.content_key) == (same.digest, same.content_key)
-    assert len({one.digest, other.digest, elsewhere.digest}) == 3
+    one = draft_request(batch_line({"input": "x"}, url="/v1/responses"), DEFAULTS)
+    same = draft_request(batch_line({"input": "x"}, url="/v1/responses", custom_id="q-2"), DEFAULTS)
+    other = draft_request(batch_line({"input": "y"}, url="/v1/responses"), DEFAULTS)
+    elsewhere = draft_request(batch_line({"input": "x"}, url="/v1/embeddings"), DEFAULTS)
+    digest = one.request().digest
+    assert (len(digest), len(one.content_key)) == (16, 8)
+    assert (digest, one.content_key) == (same.request().digest, same.content_key)
+    assert len({digest, other.request().digest, elsewhere.request().digest}) == 3
     assert len({one.content_key, other.content_key, elsewhere.content_key}) == 3
 
 
 def test_a_changed_default_changes_the_request_and_renames_nothing() -> None:
-    one = build_request({"messages": HELLO}, DEFAULTS)
-    other = build_request({"messages": HELLO}, Defaults("job-model", 512, CHAT, {"seed": 1}))
-    assert one.digest != other.digest
+    one = draft_request({"messages": HELLO}, DEFAULTS)
+    other = draft_request({"messages": HELLO}, Defaults("job-model", 512, CHAT, {"seed": 1}))
+    assert one.request().digest != other.request().digest
     assert one.content_key == other.content_key
 
 

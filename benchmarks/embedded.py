@@ -36,11 +36,12 @@ class Work:
         return self.concurrency / (self.latency_ms * mean / 1000)
 
 
-def sample(work: Work, run: Callable[[Path, str], Cost], *, spent_s: float = 0.0) -> Sample:
+def sample(work: Work, run: Callable[[Path, str], Cost], *, spent_s: float = 0.0, asides: int = 0) -> Sample:
     """Let a contender do the work, and judge it by the endpoint's own log.
 
     Args:
         spent_s: processor time of its start.
+        asides: requests of its own that it sends before any item's; their time is not counted.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -50,17 +51,21 @@ def sample(work: Work, run: Callable[[Path, str], Cost], *, spent_s: float = 0.0
         with MockProcess(config) as mock:
             cost = run(folder, mock.base_url)
             stats = mock.stats()
-        if (stats["posts"], stats["distinct_bodies"], stats["repeated_bodies"]) != (work.count, work.count, 0):
+        all_told = work.count + asides
+        if (stats["posts"], stats["distinct_bodies"], stats["repeated_bodies"]) != (all_told, all_told, 0):
             raise SystemExit(f"{stats['requests']} requests for {work.count} items")
         return Sample(
-            rate=work.count / span_s(log), cpu_ms=(cost.cpu_s - spent_s) / work.count * 1000, rss_mb=cost.rss_mb
+            rate=work.count / span_s(log, after=asides),
+            cpu_ms=(cost.cpu_s - spent_s) / work.count * 1000,
+            rss_mb=cost.rss_mb,
         )
 
 
-def span_s(log: Path) -> float:
-    """Return the time from the first arrival to the last end, by the endpoint's own clock."""
+def span_s(log: Path, *, after: int = 0) -> float:
+    """Return the time from the first arrival to the last end, by the endpoint's own clock; not of the first `after`."""
     seen = [json.loads(text) for text in log.open()]
-    asked = {line["req"] for line in seen if line.get("method") == "POST"}  # a look at the models is no work
+    posts = [line["req"] for line in seen if line.get("method") == "POST"]  # a look at the models is no work
+    asked = set(posts[after:])
     times = [line["t"] for line in seen if line["req"] in asked]
     return float(max(times) - min(times))
 
@@ -95,7 +100,7 @@ def ours(work: Work, *, prelude: str | None = None) -> Sample:
     return sample(work, partial(submit, prelude=prelude), spent_s=start_s())
 
 
-def rival(work: Work, script: str, *, python: str = sys.executable) -> Sample:
+def rival(work: Work, script: str, *, python: str = sys.executable, asides: int = 0) -> Sample:
     """Let a script of `rivals/` do the same."""
 
     def run(folder: Path, base_url: str) -> Cost:
@@ -105,7 +110,7 @@ def rival(work: Work, script: str, *, python: str = sys.executable) -> Sample:
             raise SystemExit(f"{script} ended with {cost.code}:\n{cost.err}")
         return cost
 
-    return sample(work, run)
+    return sample(work, run, asides=asides)
 
 
 def limits(board: Board, runs: int) -> None:

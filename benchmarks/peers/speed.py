@@ -26,12 +26,15 @@ class Peer:
     package: str
     least: float  # times as fast are we to be
     share: float  # of our items it is given: it must not take minutes
+    asides: int = 0  # requests that it sends before those of the items
 
 
 PEERS = (
     Peer("flexllm", "flexllm_way", "flexllm==0.17.10", 1.8, 0.5),
+    Peer("aiperf", "aiperf_way", "aiperf==0.13.0", 2.0, 0.3),
     Peer("the cookbook's way", "cookbook", "aiohttp==3.14.5", 3.0, 0.3),
     Peer("async-batch-llm", "async_batch_llm_way", "async-batch-llm==0.28.0", 5.0, 0.2),
+    Peer("Curator", "curator_way", "bespokelabs-curator==0.1.31", 5.0, 0.1, asides=1),
     Peer("litellm", "litellm_way", "litellm==1.110.2", 10.0, 0.1),
 )
 WORKS = (Work(10_000, 64), Work(10_000, 256, 100))
@@ -44,7 +47,7 @@ def measure(board: Board, runs: int) -> None:
         contenders: dict[str, Callable[[], Sample]] = {"ours": partial(ours, work)}
         for peer, python in pythons.items():
             part = Work(int(work.count * peer.share), work.concurrency, work.latency_ms)
-            contenders[peer.name] = partial(rival, part, peer.script, python=python)
+            contenders[peer.name] = partial(rival, part, peer.script, python=python, asides=peer.asides)
         found = in_turn(runs, contenders)
         for peer in pythons:
             theirs = found[peer.name]

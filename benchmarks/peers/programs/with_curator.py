@@ -3,10 +3,13 @@
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ |= {"TELEMETRY_ENABLED": "false", "CURATOR_DISABLE_RICH_DISPLAY": "1", "HF_HUB_OFFLINE": "1"}
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "EMPTY"}
+# It counts tokens by a file that it would fetch; litellm, which comes with it, has a copy.
+os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(find_spec("litellm").origin).with_name("litellm_core_utils") / "tokenizers")
 
 from bespokelabs import curator
 

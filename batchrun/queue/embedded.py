@@ -10,6 +10,7 @@ from celery.worker import state as worker_state
 from batchrun.queue.app import Hints, make_app
 from batchrun.runner.means import Take
 
+STOP_S = 15
 NOBODY = 0  # no job and no item has this id
 
 
@@ -67,8 +68,11 @@ class EmbeddedQueue:
             return
         worker_state.should_stop = 0
         # Celery's loop waits up to two seconds for a message, and once more after it has seen that it should stop.
-        for _ in range(2):
-            self.send(NOBODY, [])
-        self._thread.join(timeout=5.0)
-        worker_state.should_stop = None
+        for _ in range(STOP_S):
+            for _ in range(2):
+                self.send(NOBODY, [])
+            self._thread.join(timeout=1.0)
+            if not self._thread.is_alive():
+                worker_state.should_stop = None  # not before: it would go on
+                break
         self._worker = self._thread = None

@@ -136,8 +136,9 @@ class BrokerQueue:
         worker_state.should_stop = 0
         if self._thread is not None:
             self._thread.join(timeout=STOP_S)
-            self._thread = None
-        worker_state.should_stop = None
+        if self._thread is None or not self._thread.is_alive():
+            worker_state.should_stop = None  # not before: a thread that is held up would go on once it is let go
+        self._thread = None
         with contextlib.suppress(*_TROUBLE):
             self._client.close()
 

@@ -10,7 +10,7 @@ from celery.worker import state as worker_state
 from batchrun.queue.app import Hints, make_app
 from batchrun.runner.means import Take
 
-STOP_S = 15
+STOP_S = 5.0
 NOBODY = 0  # no job and no item has this id
 
 
@@ -68,11 +68,9 @@ class EmbeddedQueue:
             return
         worker_state.should_stop = 0
         # Celery's loop waits up to two seconds for a message, and once more after it has seen that it should stop.
-        for _ in range(STOP_S):
-            for _ in range(2):
-                self.send(NOBODY, [])
-            self._thread.join(timeout=1.0)
-            if not self._thread.is_alive():
-                worker_state.should_stop = None  # not before: it would go on
-                break
+        for _ in range(2):
+            self.send(NOBODY, [])
+        self._thread.join(timeout=STOP_S)
+        if not self._thread.is_alive():
+            worker_state.should_stop = None  # not before: a thread that is held up would go on once it is let go
         self._worker = self._thread = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from celery.exceptions import WorkerShutdown
 
+from batchrun.queue import broker
 from batchrun.queue.broker import BrokerQueue
 from tests import services
 from tests.restartable import RestartableRedis
@@ -76,6 +77,30 @@ def test_what_a_worker_has_no_room_for_goes_to_another(open_queue: Callable[...,
     taker = Taker()
     empty.start(taker)
     assert taker.wait_for(lambda taken: taken == [2, 3])
+
+
+def test_a_worker_that_is_held_up_while_its_queue_stops_ends_when_it_is_let_go(
+    open_queue: Callable[..., BrokerQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, gate = threading.Event(), threading.Event()
+
+    def take(job_id: int, item_ids: list[int]) -> list[int]:
+        reached.set()
+        gate.wait(60)
+        return []
+
+    monkeypatch.setattr(broker, "STOP_S", 0.01)
+    queue = open_queue()
+    queue.start(take)
+    queue.send(1, [1])
+    assert reached.wait(60)
+    mine = queue._thread
+    queue.stop()
+    assert mine is not None
+    assert mine.is_alive()
+    gate.set()
+    mine.join(60)
+    assert not mine.is_alive()
 
 
 @pytest.mark.timeout(120)

@@ -7,6 +7,7 @@ from queue import Queue
 import pytest
 from kombu.transport.memory import Channel
 
+from batchrun.queue import embedded
 from batchrun.queue.app import TASK_NAME, make_app
 from batchrun.queue.embedded import EmbeddedQueue
 
@@ -99,14 +100,40 @@ def test_two_queues_of_one_process_do_not_mix() -> None:
         other.stop()
 
 
+def workers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "celery-worker"}
+
+
 def test_a_stopped_queue_leaves_no_thread_and_can_be_followed_by_another() -> None:
+    others = workers()  # of tests before this one, which a slow machine may have let go of before they had ended
     for _ in range(2):
         queue, taker = EmbeddedQueue("again"), Taker(1)
         queue.start(taker)
         queue.send(1, [1])
         assert taker.enough.wait(60)
         queue.stop()
-    assert "celery-worker" not in {thread.name for thread in threading.enumerate()}
+    assert workers() <= others
+
+
+def test_a_worker_that_is_held_up_while_its_queue_stops_ends_when_it_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, gate, others = threading.Event(), threading.Event(), workers()
+
+    def take(job_id: int, item_ids: list[int]) -> list[int]:
+        reached.set()
+        gate.wait(60)
+        return []
+
+    monkeypatch.setattr(embedded, "STOP_S", 0.01)
+    queue = EmbeddedQueue("held")
+    queue.start(take)
+    queue.send(1, [1])
+    assert reached.wait(60)
+    (mine,) = workers() - others
+    queue.stop()
+    assert mine.is_alive()
+    gate.set()
+    mine.join(60)
+    assert not mine.is_alive()
 
 
 def test_the_app_has_one_task_no_result_backend_and_retries_nothing() -> None:

@@ -25,14 +25,14 @@ def insert_many(
     """
     if not rows:
         return
-    same = tuple((alike or {}).items())
+    alike = alike or {}
     if connection.dialect.name != "postgresql":
-        connection.exec_driver_sql(_insert_text(table.name, tuple(columns), same), list(rows))
+        text = _insert_text(table.name, tuple(columns), tuple(alike.items()))
+        connection.exec_driver_sql(text, list(rows))
         return
     driver: Any = connection.connection.driver_connection
-    names = ", ".join(f'"{name}"' for name in (*columns, *(name for name, _ in same)))
-    values = tuple(value for _, value in same)
-    statement = f'COPY "{table.name}" ({names}) FROM STDIN'
+    values = tuple(alike.values())
+    statement = f'COPY "{table.name}" ({_listed((*columns, *alike))}) FROM STDIN'
     driver_error: type[Exception] = connection.dialect.loaded_dbapi.Error
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
@@ -50,10 +50,13 @@ def refresh_statistics(ledger: Ledger, table: Table) -> None:
 
 
 @lru_cache
-def _insert_text(table: str, columns: tuple[str, ...], same: tuple[tuple[str, Any], ...]) -> str:
-    names = ", ".join(f'"{name}"' for name in (*columns, *(name for name, _ in same)))
-    values = ", ".join(["?"] * len(columns) + [_literal(value) for _, value in same])
-    return f'INSERT INTO "{table}" ({names}) VALUES ({values})'
+def _insert_text(table: str, columns: tuple[str, ...], alike: tuple[tuple[str, Any], ...]) -> str:
+    values = ", ".join(["?"] * len(columns) + [_literal(value) for _, value in alike])
+    return f'INSERT INTO "{table}" ({_listed((*columns, *dict(alike)))}) VALUES ({values})'
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _literal(value: int | float | str | None) -> str:

@@ -125,21 +125,22 @@ def _insert(
     connection: Connection, job_id: int, lines: Sequence[tuple[Line, int]], *, trial: Collection[int], now: float
 ) -> None:
     """Write items, each with its revision, and their requests."""
-    first = _reserve_ids(connection, len(lines))
-    numbered = [(item_id, line, revision) for item_id, (line, revision) in enumerate(lines, first)]
-    alike = {**_FRESH, "job_id": job_id, "not_before_at": now}
-    sent = [_item(*one, trial) for one in numbered if one[1].body is not None]
-    insert_many(connection, items, _ITEM_COLUMNS, sent, alike={**alike, "state": ItemState.PENDING.value})
-    if len(sent) < len(numbered):
-        refused = [(*_item(*one, trial), storable(one[1].note)) for one in numbered if one[1].body is None]
-        columns = (*_ITEM_COLUMNS, "message")
-        insert_many(connection, items, columns, refused, alike={**alike, **_REJECTED})
+    pending, rejected, bodies = [], [], []
+    for item_id, (line, revision) in enumerate(lines, _reserve_ids(connection, len(lines))):
+        row = _item(item_id, line, revision, is_trial=line.position in trial)
+        if line.body is None:
+            rejected.append((*row, storable(line.note)))
+        else:
+            pending.append(row)
+            bodies.append((item_id, line.path, line.body))
+    fresh = {**_FRESH, "job_id": job_id, "not_before_at": now}
+    insert_many(connection, items, _ITEM_COLUMNS, pending, alike={**fresh, **_PENDING})
+    insert_many(connection, items, (*_ITEM_COLUMNS, "message"), rejected, alike={**fresh, **_REJECTED})
     # crash point: register-items
-    bodies = [(item_id, line.path, line.body) for item_id, line, _ in numbered if line.body is not None]
     insert_many(connection, requests, ("item_id", "path", "body"), bodies)
 
 
-_FRESH = {
+_FRESH = {  # of an item that nobody has claimed yet
     "is_current": True,
     "fence": 0,
     "tries": 0,
@@ -148,6 +149,7 @@ _FRESH = {
     "consents": 0,
     "wait_s": 0.0,
 }
+_PENDING = {"state": ItemState.PENDING.value}
 _REJECTED = {"state": ItemState.REJECTED.value, "cause": "rejected"}
 _ITEM_COLUMNS = (
     "id",
@@ -164,7 +166,7 @@ _ITEM_COLUMNS = (
 )
 
 
-def _item(item_id: int, line: Line, revision: int, trial: Collection[int]) -> tuple[Any, ...]:
+def _item(item_id: int, line: Line, revision: int, *, is_trial: bool) -> tuple[Any, ...]:
     """Return one row of `_ITEM_COLUMNS`."""
     return (
         item_id,
@@ -172,7 +174,7 @@ def _item(item_id: int, line: Line, revision: int, trial: Collection[int]) -> tu
         line.line_no,
         line.custom_id,
         revision,
-        line.position in trial,
+        is_trial,
         line.request_digest,
         storable(line.model),
         storable(line.note),

@@ -43,9 +43,8 @@ def test_an_onlooker_sees_what_the_ledger_and_the_heartbeat_say(tmp_path: Path) 
 
     async def look(session: Session) -> None:
         await until(lambda: bench.counts["completed"] == 3 and session.in_flight == 4)
-        await until(
-            lambda: session._performer.tally.rates(time.monotonic())[0] is not None
-        )  # it is told after the commit
+        # The loop is told of a commit after the ledger shows it.
+        await until(lambda: session._performer.tally.rates(time.monotonic())[0] is not None)
         session._next_beat = 0.0  # the next sign of life is due
         await session.beat_when_due()
         moments.append(await asyncio.to_thread(seen, bench))

@@ -17,10 +17,11 @@ from batchrun.errors import BadInput, Fault, IllegalMove, JobBusy, JobNotFound, 
 from batchrun.files.inputs import RejectedLine, Watch, read_items
 from batchrun.files.paths import is_same_file
 from batchrun.ledger import jobs as job_moves
+from batchrun.ledger.changes import Changes, accept, compare, stage, unstage
 from batchrun.ledger.jobs import Job
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import Observer
-from batchrun.ledger.register import Changes, Line, accept, compare, forget_items, stage, unstage, write_items
+from batchrun.ledger.register import Line, forget_items, write_items
 from batchrun.ledger.trial import count_lengths, mark_trial, stream_lengths
 from batchrun.runner.check import Checked
 from batchrun.runner.pricing import reprice

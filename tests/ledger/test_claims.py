@@ -8,9 +8,9 @@ from sqlalchemy import update
 from batchrun.core.states import AttemptState
 from batchrun.ledger import jobs
 from batchrun.ledger.backlog import START, Place, claimable, next_ready_at, place_of
+from batchrun.ledger.changes import accept, stage
 from batchrun.ledger.claims import claim, lost_claims, within_budget
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.register import accept, stage
 from batchrun.ledger.schema import FENCE_BITS, attempt_key, items, split_key
 from batchrun.ledger.sweeps import bury
 from tests.ledger.desk import (

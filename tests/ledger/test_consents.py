@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import update
 
 from batchrun.core.states import ItemState
+from batchrun.ledger.changes import accept, stage
 from batchrun.ledger.consents import stopped_items
 from batchrun.ledger.doubts import doubtful_attempts
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.register import accept, stage
 from batchrun.ledger.schema import items
 from tests.ledger.desk import (
     ANSWERED,

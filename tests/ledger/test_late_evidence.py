@@ -7,9 +7,9 @@ from sqlalchemy import select
 
 from batchrun.core.outcome import Charge
 from batchrun.core.states import AttemptState
+from batchrun.ledger.changes import accept, stage
 from batchrun.ledger.claims import Claim
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.register import accept, stage
 from batchrun.ledger.schema import answers
 from batchrun.ledger.settle import Settled
 from batchrun.ledger.sweeps import open_attempt

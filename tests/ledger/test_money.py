@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from batchrun.core.states import AttemptState
+from batchrun.ledger.changes import accept, stage
 from batchrun.ledger.ledger import Ledger
-from batchrun.ledger.register import accept, stage
 from batchrun.ledger.reports import report_attempts
 from batchrun.ledger.settle import Settled, settle, settle_answers
 from tests.ledger.desk import (

@@ -15,13 +15,13 @@ from batchrun.core.states import ItemState
 from batchrun.errors import JobNotFound, LedgerFault, LedgerMoved, UsageFault
 from batchrun.ledger import transfer
 from batchrun.ledger.cache import Accounts, Asking, copy_answers, look_up
+from batchrun.ledger.changes import stage
 from batchrun.ledger.claims import claim
 from batchrun.ledger.engines import open_engine, parse_url
 from batchrun.ledger.inspection import inspect_ledger, upgrade_ledger
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.liveness import enter
 from batchrun.ledger.move import Moved, Progress, is_sealed, move
-from batchrun.ledger.register import stage
 from batchrun.ledger.schema import answers, events, items, jobs, ledgers, metadata, requests, workers
 from tests.ledger.desk import (
     ANSWERED,

@@ -13,6 +13,7 @@ from batchrun.core.states import ItemState, JobState
 from batchrun.errors import IllegalMove
 from batchrun.ledger import jobs as job_moves
 from batchrun.ledger import purge as purging
+from batchrun.ledger.changes import accept, stage
 from batchrun.ledger.compaction import Compaction, compact
 from batchrun.ledger.ledger import Ledger
 from batchrun.ledger.purge import (
@@ -22,7 +23,6 @@ from batchrun.ledger.purge import (
     measure_contents,
     performers,
 )
-from batchrun.ledger.register import accept, stage
 from batchrun.ledger.reports import causes, count_items, item_history, report_attempts, warnings
 from batchrun.ledger.results import stream_results
 from batchrun.ledger.schema import answers, attempts, incoming, items, jobs, requests

@@ -54,7 +54,7 @@ def slow_disk(wait_s: float) -> None:
 
 def stop_after_a_chunk() -> None:
     """Stop this process (SIGSTOP) when it has written the first items of a job, ten of them, and locks nothing."""
-    chunks = register._chunks
+    chunks = register.chunks
 
     def stopping(lines: Iterable[register.Line]) -> Iterator[Sequence[register.Line]]:
         for number, chunk in enumerate(chunks(lines)):
@@ -64,7 +64,7 @@ def stop_after_a_chunk() -> None:
             yield chunk
 
     size, register.CHUNK = register.CHUNK, 10
-    register._chunks = stopping
+    register.chunks = stopping
 
 
 def failing_spool(good_frames: int) -> None:
